@@ -26,6 +26,15 @@ NORMAL = ik.Predictive(*(np.full((3, 1), value, "f4") for value in (1, 0, 1)))
 CG, DELTA = {"num_features": 2, "ridge": 0.1, "steps": 2}, {"num_features": 2, "step_size": 0.1}
 
 
+class Frame(np.ndarray):
+    """What a table of pandas has, with columns of text."""
+
+    columns, iloc = ("city", "day"), property(np.asarray)
+
+
+FRAME = np.array([["Oslo", "Monday"]]).view(Frame)
+
+
 @cache
 def model(norm=None):
     """A construction, or a model with random weights; without values, which take time."""
@@ -159,7 +168,12 @@ KINDS = {
     },
     "wrong type": {
         "kernel must be .* write icl_krr.Gaussian": lambda: ik.tasks.GaussianProcess("rbf"),
-        "task must be an icl_krr.Task": lambda: solvers.exact(LINEAR, (X, Y, Q), ridge=0.1),
+        r"task must be .*; write icl_krr.Task\(x=..., y=": lambda: ik.predict(model(), (X, Y, Q)),
+        "task must be an icl_krr.Task, got .* icl_krr.tasks.batch": lambda: solvers.exact(
+            LINEAR, [TASK, TASK], ridge=0.1
+        ),
+        "model must be .*GPT2Model.*identify_arrays": lambda: ik.export.from_gpt2(len, None, None),
+        "x must be an .*, got columns 'city', 'day';": lambda: ik.Task(FRAME, Y[:1], Q),
         "model must be an icl_krr.Transformer": lambda: ik.predict(None, TASK),
         "spectrum must be a pair": lambda: build.gradient_descent(LINEAR, **CG, spectrum=3.0),
         "names must be a tuple of names": lambda: ik.memory(model(), TASK, names="alpha"),

@@ -25,7 +25,7 @@ def test_all_cells_are_named_at_once_by_line(path):
     with pytest.raises(ValueError, match="expected a finite number") as refusal:
         read_table(path, "y", encode=True)
     said = str(refusal.value)
-    assert said.startswith(f"{path}, line 3, column 'a': expected a finite number, got ''; and 5 ")
+    assert said.startswith(f"{path}: line 3, column 'a': expected a finite number, got ''; and 5 ")
     places = re.findall(r"line (\d), column '(\w+)'", said)
     assert places == [*(("3", "a"), ("3", "b"), ("4", "b"), ("4", "city"), ("5", "b"), ("5", "y"))]
     assert "--missing drop or --missing median" in said
@@ -112,7 +112,7 @@ def test_no_row_or_no_number_may_be_left(tmp_path):
     with pytest.raises(ValueError, match="got none of 3; most are missing in the column 'b'"):
         read_table(path, "y", encode=True, missing="drop")
     write(path, "1,,x,3", "1,,x,4", "2,NA,x,5")
-    with pytest.raises(ValueError, match="column 'b' must have a number in some row, got none"):
+    with pytest.raises(ValueError, match="column 'b': expected a number in some row, got none"):
         read_table(path, "y", encode=True, missing="median")
     with pytest.raises(ValueError, match="missing must be one of 'drop', 'median', got 'mean'"):
         read_table(path, "y", missing="mean")
@@ -137,6 +137,25 @@ def test_dates_are_told_how_to_become_numbers(tmp_path, dates, encode):
     assert remedy in str(refusal.value)
     with pytest.raises(ValueError, match="got dates in 'day'"):
         read_table(path, "day")
+
+
+def test_all_faults_of_a_table_are_in_one_refusal(tmp_path):
+    rows = ["2024-05-31,x,1,1", "2024-06-01,y,,2", ",z,12x,3", "2024-06-02,w,4,1e300"]
+    path = write(tmp_path / "t.csv", *rows, header="day,name,a,y")
+    for encode, text in ((False, "got text in 'name'"), (True, "column 'name': expected few diff")):
+        with pytest.raises(ValueError) as refusal:
+            read_table(path, "y", encode=encode)
+        dates, texts, cells = re.split(r"\(\d\) ", str(refusal.value))[1:]
+        assert "got dates in 'day'" in dates
+        assert text in texts
+        places = re.findall(r"line (\d), column '(\w+)'", cells)
+        assert places == [("3", "a"), ("4", "day"), ("4", "a")]
+    write(path, "1,1e300,1", *(f"{i},{i},{i}" for i in range(9)), "1e300,1,2", header="a,b,y")
+    with pytest.raises(ValueError, match=r"\(1\) line 12, column 'a'.*\(2\) line 2, column 'b'"):
+        read_table(path, "y")
+    write(path, "1,2", "1", "3,4", "5,6,7", header="a,y")
+    with pytest.raises(ValueError, match=r"line 3: .* got 1; wrong too: lines 5"):
+        read_table(path, "y")
 
 
 def test_few_dates_can_be_encoded_as_texts(tmp_path):

@@ -154,7 +154,7 @@ def test_a_cell_that_hides_its_column_is_refused(path, cells):
     rows = [f"{i},{cells[i] if i < len(cells) else i % 7}" for i in range(20)]
     path.write_text("\n".join(["a,y", *rows]) + "\n")
     line = 2 + max(range(len(cells)), key=lambda i: abs(float(cells[i])))
-    message = rf"t.csv, line {line}, column 'y': -?1e\+300 is so large that the other"
+    message = rf"t.csv: line {line}, column 'y': -?1e\+300 is so large that the other"
     with pytest.raises(ValueError, match=message):
         read_table(path, "y")
 

@@ -128,10 +128,8 @@ def describe(facts: dict[str, Any], seed: int) -> str:
 
 
 ENOUGH = {
-    "converged": f"the first number after which all predictions are within {CONVERGED:g} of exact "
-    "KRR, relative to the largest |y|",
-    "nearest": "the number of at most {most} after which the predictions are nearest to exact KRR; "
-    f"they do not come within {CONVERGED:g}, relative to the largest |y|",
+    "converged": f"the first number with an error of at most {CONVERGED:g}",
+    "nearest": "the number of at most {most} with the smallest error",
 }
 """How the number of steps was chosen, if it was not given."""
 COLUMNS = """\

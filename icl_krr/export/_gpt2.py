@@ -145,7 +145,10 @@ def config_of(model: Any) -> Any:
     """The config of a GPT-2 that the forward can run."""
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) != "gpt2" or not hasattr(model, "state_dict"):
-        raise TypeError(f"model must be a transformers.GPT2Model, got {type(model).__name__}")
+        raise TypeError(
+            f"model must be a transformers.GPT2Model, got {type(model).__name__}; "
+            "icl_krr.probes.identify_arrays takes the predictions of any network"
+        )
     checks.choice("activation_function", config.activation_function, tuple(ACTIVATIONS))
     if config.add_cross_attention:
         raise ValueError("model must have no cross attention, got add_cross_attention=True")

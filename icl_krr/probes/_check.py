@@ -130,8 +130,7 @@ def compare(
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
     iterates = len(slots["prediction"])
     f = slots["prediction"].astype(wide).reshape(iterates, *optimum.shape)
-    errors = _accuracy.max_error(jnp.abs(f - optimum[None]), axis=1)
-    error = _accuracy.max_error(errors / _accuracy.output_scale(parts.y, optimum)[None], axis=1)
+    error = _accuracy.relative_errors(f, optimum, parts.y)
     if "variance" in slots:
         error = jnp.maximum(error, variance_error(kernel, task, ridge, slots))
     residual, falling = 0.0, error[-1] < 0.9 * error[(iterates - 1) // 2]

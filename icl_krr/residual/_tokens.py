@@ -13,7 +13,7 @@ import numpy as np
 from .._core import checks, devices
 from .._core.numerics import matmul
 from ..tasks import Task
-from ..tasks._task import check_axes, support_mask
+from ..tasks._task import check_axes, check_is_task, support_mask
 from ._layout import Layout
 from ._reads import Read
 
@@ -87,7 +87,7 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     >>> num_tokens(Task(x=np.ones((5, 1)), y=np.ones(5), x_query=[[1.0], [1.0]]))
     8
     """
-    checks.instance("task", task, Task, "an icl_krr.Task")
+    check_is_task(task)
     checks.choice("tokens", tokens, TOKENS)
     per_support = 2 if tokens == "interleaved" else 1
     return 1 + per_support * task.num_supports + task.num_queries

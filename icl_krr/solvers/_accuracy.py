@@ -205,6 +205,12 @@ def output_scale(y: jax.Array, prediction: jax.Array) -> jax.Array:
     return max_abs(jnp.concatenate([y, prediction.astype(y.dtype)]), axis=0)[0]
 
 
+def relative_errors(predictions: jax.Array, optimum: jax.Array, y: jax.Array) -> jax.Array:
+    """The `Status.error` of each of the predictions [t, q, r], whose exact values are [q, r]."""
+    errors = max_error(jnp.abs(predictions - optimum[None]), axis=1)
+    return max_error(errors / output_scale(y, optimum)[None], axis=1)
+
+
 def condition_times_eps(gram: jax.Array, ridge: Any) -> jax.Array:
     """An upper bound on the condition number of A, times machine epsilon, by Gershgorin."""
     around, on = jnp.sum(jnp.abs(gram), axis=1), jnp.diagonal(gram)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import Kernel, run_with_cache, solvers, theory
 from .._core import memory_limit
+from .._core.rounding import in_float64
 from .._core.status import TOLERANCE
 from ..catalogue import SOLVERS
 from ..kernels import name_of
 from ..probes._check import check, slots_read
+from ..solvers import _accuracy
 from ..tasks import Task, system
 from . import _model_selection
 from ._build import build, build_model
@@ -63,7 +67,7 @@ def run(
     steps, reason, most = config.steps or 1, "given", 0
     if config.steps is None and SOLVERS[config.solver].iterates:
         progress("the transformer with many steps")
-        steps, reason, most = steps_needed(config.solver, kernel, task, ridge, best)
+        steps, reason, most = steps_needed(config.solver, kernel, task, ridge)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
     slots = slots_read(model, task)  # one program for this run and that of the check
@@ -151,28 +155,34 @@ MOST_STEPS = {"float32": (256,), "float64": (256, 1024)}
 """The most steps of a transformer whose number of steps is not given, one after the other."""
 
 CONVERGED = 0.1 * TOLERANCE
-"""The gap at which predictions have converged, relative to the larger of |f*| and |y|."""
+"""The error at which predictions have converged, if the number of steps is not given."""
 
 
-def steps_needed(
-    solver: str, kernel: Kernel, task: Task, ridge: float, best: np.ndarray
-) -> tuple[int, str, int]:
+def steps_needed(solver: str, kernel: Kernel, task: Task, ridge: float) -> tuple[int, str, int]:
     """The number of steps after which the predictions first converge, "converged", and the limit.
 
-    If they do not within `MOST_STEPS`: that of those nearest to the `best`, "nearest", and the
-    limit.
+    If they do not within `MOST_STEPS`: that of the smallest error, "nearest", and the limit.
     """
     nearest, most = 0, 0
     for most in MOST_STEPS[str(task.x.dtype)]:
         model = build_model(solver, kernel, task, ridge, most)
         _, cache = run_with_cache(model, task, names=("prediction",))
-        gaps = np.abs(np.asarray(cache["prediction"])[1:] - best).reshape(most, -1).max(axis=1)
-        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        converged = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(np.asarray(task.y)).max())
+        path = cache["prediction"][1:]
+        errors = np.asarray(in_float64(errors_of_steps, kernel, task, ridge, path))
+        converged = errors <= CONVERGED
         if converged.any():
             return 1 + int(np.argmax(converged)), "converged", most
-        nearest = 1 + int(np.argmin(gaps))
+        nearest = 1 + int(np.argmin(errors))
     return nearest, "nearest", most
+
+
+@jax.jit
+def errors_of_steps(kernel: Kernel, task: Task, ridge: Any, predictions: jax.Array) -> jax.Array:
+    """The `Status.error` after each step, as `check` measures it."""
+    task = task.astype(jnp.result_type(float))
+    best = solvers.exact(kernel, task, ridge=ridge).prediction.reshape(task.num_queries, -1)
+    f = predictions.astype(best.dtype).reshape(-1, *best.shape)
+    return _accuracy.relative_errors(f, best, task.y.reshape(task.num_supports, -1))
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:

@@ -65,8 +65,8 @@ TEXT = Rule("text", lambda cell: not is_missing(cell))
 NUMBER = Rule("a finite number", lambda cell: math.isfinite(number(cell)))
 
 
-def check_cells(cells: Cells, rules: dict[str, Rule], missing: str | None) -> None:
-    """Raise one error about all cells that do not follow the rule of their column.
+def cell_faults(cells: Cells, rules: dict[str, Rule], missing: str | None) -> list[str]:
+    """One sentence about all cells that do not follow the rule of their column, or none.
 
     Cells that are missing do not count if a method says what becomes of them.
     """
@@ -77,22 +77,29 @@ def check_cells(cells: Cells, rules: dict[str, Rule], missing: str | None) -> No
         if not rule.fits(value) and not (missing and is_missing(value))
     ]
     if not wrong:
-        return
+        return []
     wrong.sort(key=lambda one: one[0])
     (line, name, value, words), *others = wrong
-    end = f"line {line}, column {short_repr(name)}: expected {words}, got {short_repr(value)}"
+    fault = f"line {line}, column {short_repr(name)}: expected {words}, got {short_repr(value)}"
     if others:
         some = others[: SHOWN - 1]
         places = (f"line {a}, column {short_repr(b)}, {short_repr(c)}" for a, b, c, _ in some)
-        end += f"; and {len(others)} more: {'; '.join(places)}"
-        end += "; ..." if len(wrong) > SHOWN else ""
-    end += "; correct these cells" if others else "; correct the cell or remove the row"
+        fault += f"; and {len(others)} more: {'; '.join(places)}"
+        fault += "; ..." if len(wrong) > SHOWN else ""
+    fault += "; correct these cells" if others else "; correct the cell or remove the row"
     if any(is_missing(value) for _, _, value, _ in wrong):
-        end += (
+        fault += (
             "; for cells without a value, --missing drop or --missing median of icl-krr predict, "
             'missing="drop" or missing="median" in Python'
         )
-    raise ValueError(f"{cells.path}, {end}")
+    return [fault]
+
+
+def refuse(path: Path, faults: Sequence[str]) -> None:
+    """Raise one error with all faults of a file, which are numbered if there are several."""
+    if faults:
+        numbered = (f"({number}) {fault}" for number, fault in enumerate(faults, 1))
+        raise ValueError(f"{path}: {faults[0] if len(faults) == 1 else '; '.join(numbered)}")
 
 
 def read_cells(path: str | Path) -> Cells:
@@ -109,21 +116,20 @@ def read_cells(path: str | Path) -> Cells:
         raise ValueError(f"{path} is empty; it must have a header and rows of numbers")
     (_, header), *rows = rows
     if not all(header):
-        raise ValueError(
-            f"{path} must name every column, got {one_line(', '.join(map(repr, header)))}"
-        )
+        raise ValueError(f"{path} must name every column, got {one_line(str(header)[1:-1])}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise ValueError(
-            f"{path} must name each column once, got {short_repr(repeated[0])} more than once"
+            f"{path} must name each column once, got {one_line(str(repeated)[1:-1])} more than once"
         )
     if not rows:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path}, line {line}: expected as many cells as the header has ({len(header)}), "
-                f"got {len(row)}{separator(header)}"
-            )
+    odd = [(line, len(row)) for line, row in rows if len(row) != len(header)]
+    if odd:
+        others = f"; wrong too: lines {one_line(', '.join(str(line) for line, _ in odd[1:]))}"
+        raise ValueError(
+            f"{path}, line {odd[0][0]}: expected as many cells as the header has ({len(header)}), "
+            f"got {odd[0][1]}{others if odd[1:] else ''}{separator(header)}"
+        )
     columns = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
     return Cells(path, columns, tuple(line for line, _ in rows))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,53 +57,64 @@ class Column:
         return np.array([number(value) for value in values])[:, None]
 
 
-def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:
-    """The columns with these names; columns of text are encoded, or else refused by name."""
-    texts = [name for name in names if _is_text(cells.columns[name])]
+def columns_of(
+    cells: Cells, names: Sequence[str], encode: bool
+) -> tuple[tuple[Column, ...], list[str]]:
+    """The columns with these names, and a sentence for each reason why some are refused.
+
+    Columns of text are encoded if they have few different texts, or else refused by name.
+    """
+    columns = tuple(Column(name, _texts(cells.columns[name])) for name in names)
+    rows = {column.name: len(present(cells.columns[column.name])) for column in columns}
+    refused = {
+        column.name: len(column.texts)
+        for column in columns
+        if column.texts and not (encode and len(column.texts) <= max(2, rows[column.name] // 2))
+    }
+    faults = date_faults(cells, refused)
+    texts = [name for name in refused if not _has_dates(cells, name)]
     if texts and not encode:
-        check_dates(cells, texts)
-        raise ValueError(
-            f"{cells.path} must have numbers in every column, got text in "
-            f"{one_line(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the "
-            "command line, encode=True in Python) or remove the column"
+        faults.append(
+            f"expected numbers in every column, got text in {one_line(str(texts)[1:-1])}; encode "
+            " text as numbers (--encode on the command line, encode=True in Python) or "
+            "remove the column"
         )
-    values = {name: _distinct_texts(cells, name) for name in texts}
-    return tuple(Column(name, values.get(name)) for name in names)
+    faults += [
+        f"column {short_repr(name)}: expected few different texts to be encoded, got "
+        f"{refused[name]} in {rows[name]} rows; remove the column"
+        for name in texts
+        if encode
+    ]
+    return columns, faults
 
 
 def present(values: Sequence[str]) -> list[str]:
     return [value for value in values if not is_missing(value)]
 
 
-def _is_text(values: Sequence[str]) -> bool:
-    """Whether most cells are not numbers; a few of them may be typing errors."""
+def _texts(values: Sequence[str]) -> tuple[str, ...] | None:
+    """The different texts if most cells are not numbers; a few of them may be typing errors."""
     texts = present(values)
-    return sum(math.isnan(number(value)) for value in texts) > len(texts) / 2
+    numbers = sum(not math.isnan(number(value)) for value in texts)
+    return tuple(sorted(set(texts))) if numbers < len(texts) / 2 else None
 
 
-def check_dates(cells: Cells, names: Sequence[str]) -> None:
-    """Raise an error with the hint if most cells of a column are dates."""
-    for name in names:
-        texts = present(cells.columns[name])
-        if sum(_DATE.fullmatch(value) is not None for value in texts) > len(texts) / 2:
-            raise ValueError(
-                f"{cells.path} must have numbers in every column, got dates in {short_repr(name)}, "
-                f"such as {short_repr(texts[0])}; replace each by its number of days, with pandas "
-                f"as t[{name!r}] = (pd.to_datetime(t[{name!r}]) - "
-                "pd.Timestamp('1970-01-01')).dt.days"
-            )
+def _has_dates(cells: Cells, name: str) -> bool:
+    """Whether most cells of a column are dates."""
+    texts = present(cells.columns[name])
+    return sum(_DATE.fullmatch(value) is not None for value in texts) > len(texts) / 2
 
 
-def _distinct_texts(cells: Cells, name: str) -> tuple[str, ...]:
-    values = present(cells.columns[name])
-    texts = tuple(sorted(set(values)))
-    if len(texts) > max(2, len(values) // 2):
-        check_dates(cells, [name])
-        raise ValueError(
-            f"{cells.path}, column {short_repr(name)} must have few different texts to be encoded, "
-            f"got {len(texts)} in {len(values)} rows; remove the column"
-        )
-    return texts
+def date_faults(cells: Cells, names: Iterable[str]) -> list[str]:
+    """A sentence with the hint for each column of dates."""
+    return [
+        f"expected numbers in every column, got dates in {short_repr(name)}, such as "
+        f"{short_repr(present(cells.columns[name])[0])}; replace each by its number of days, with "
+        f"pandas as t[{name!r}] = (pd.to_datetime(t[{name!r}]) - "
+        "pd.Timestamp('1970-01-01')).dt.days"
+        for name in names
+        if _has_dates(cells, name)
+    ]
 
 
 class Scaling(NamedTuple):

@@ -53,10 +53,14 @@ def as_numpy(name: str, value: Any) -> Any:
 
 
 def _first_non_number(value: Any, array: np.ndarray) -> str:
-    """Describe the first column of a table, or the first entry, that is not a number."""
-    for i, column in enumerate(getattr(value, "columns", ())):
-        if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS:
-            return f"column {column!r}; drop it or encode it as numbers"
+    """Describe the columns of a table, or the first entry, that are not numbers."""
+    columns = [
+        column
+        for i, column in enumerate(getattr(value, "columns", ()))
+        if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS
+    ]
+    if columns:
+        return f"columns {one_line(str(columns)[1:-1])}; drop them or encode them as numbers"
     for index, entry in np.ndenumerate(array.astype(object)):
         if not isinstance(entry, Real):
             return f"{one_line(repr(entry))} at index {list(index)}"

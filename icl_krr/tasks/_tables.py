@@ -14,8 +14,8 @@ import numpy as np
 from .._core import checks
 from .._core.messages import one_line, short_repr, suggestion
 from .._core.readable import readable
-from ._cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
-from ._columns import Column, Scaling, check_dates, columns_of, present
+from ._cells import DROP, MEDIAN, METHODS, Cells, cell_faults, read_cells, refuse, separator
+from ._columns import Column, Scaling, columns_of, date_faults, present
 
 
 @readable
@@ -122,19 +122,27 @@ def read_table(
             f"{path} must have a feature column besides "
             f"{short_repr(target)}{separator(cells.columns)}"
         )
-    check_dates(cells, [target])
+    faults = date_faults(cells, [target])
     needed = {DROP: [target, *names], MEDIAN: [target]}
     cells, dropped = _drop_incomplete_rows(cells, needed.get(missing or "", []))
-    columns = columns_of(cells, names, encode)
-    check_cells(cells, {c.name: c.rule for c in (*columns, Column(target))}, missing)
+    columns, refused = columns_of(cells, names, encode)
+    rules = {c.name: c.rule for c in (*columns, Column(target, () if faults else None))}
+    faults += refused + cell_faults(cells, rules, missing)
+    faults += [
+        f"column {short_repr(name)}: expected a number in some row, got none; remove the column"
+        for name in names
+        if missing == MEDIAN and not present(cells.columns[name])
+    ]
+    refuse(cells.path, faults)
     y = Column(target).numbers(cells)[:, 0]
     x, filled = _fill_missing(cells, columns)
     features = tuple(feature for column in columns for feature in column.features)
-    for name, values in (*zip(features, x.T, strict=True), (target, y)):
-        if (row := _outlier(values)) is not None:
-            raise ValueError(
-                f"{path}, line {cells.lines[row]}, {_outlier_message(name, values[row])}"
-            )
+    outliers = [
+        f"line {cells.lines[row]}, {_outlier_message(name, values[row])}"
+        for name, values in (*zip(features, x.T, strict=True), (target, y))
+        if (row := _outlier(values)) is not None
+    ]
+    refuse(cells.path, outliers)
     return Table(x, y, features, target, columns, dropped, filled)
 
 
@@ -163,12 +171,6 @@ def _fill_missing(
     x = np.concatenate([column.numbers(cells) for column in columns], axis=1, dtype=float)
     lacks = np.isnan(x)
     if medians is None:
-        for j in np.flatnonzero(lacks.all(axis=0)):
-            name = [feature for column in columns for feature in column.features][j]
-            raise ValueError(
-                f"{cells.path}, column {short_repr(name)} must have a number in some row, got "
-                "none; remove the column"
-            )
         medians = np.nanmedian(x, axis=0)
     return np.where(lacks, medians, x), int(cells.missing(c.name for c in columns).sum())
 
@@ -194,19 +196,19 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     cells = read_cells(path)
     columns = table.columns or tuple(map(Column, table.features))
     names = [column.name for column in columns]
-    for name in names:
-        if name not in cells.columns:
-            raise ValueError(f"{path} must have the column {short_repr(name)} of the table")
-    for name in cells.columns:
-        if name not in (*names, table.target):
-            raise ValueError(
-                f"{path} must have only columns of the table, got {short_repr(name)}; remove the "
-                "column"
-            )
+    lacks = [name for name in names if name not in cells.columns]
+    others = [name for name in cells.columns if name not in (*names, table.target)]
+    faults = (
+        [f"expected all columns of the table, got no {one_line(str(lacks)[1:-1])}"] if lacks else []
+    )
+    if others:
+        listed = one_line(str(others)[1:-1])
+        faults.append(f"expected only columns of the table, got {listed}; remove them")
+    refuse(cells.path, faults)
     cells, dropped = _drop_incomplete_rows(cells, names if missing == DROP else [])
     texts = present(cells.columns.get(table.target, ()))
     targets = [Column(table.target)] if texts else []
-    check_cells(cells, {c.name: c.rule for c in (*columns, *targets)}, missing)
+    refuse(cells.path, cell_faults(cells, {c.name: c.rule for c in (*columns, *targets)}, missing))
     y = targets[0].numbers(cells)[:, 0] if targets else None
     if y is not None and np.isnan(y).any():
         y = None

@@ -105,14 +105,19 @@ class Task:
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
+def check_is_task(task: Any, name: str = "task") -> None:
+    """Raise an error with the hint unless `task` is a `Task`."""
+    if isinstance(task, Task):
+        return
+    hint = "write icl_krr.Task(x=..., y=..., x_query=...)"
+    if isinstance(task, (list, tuple)) and any(isinstance(one, Task) for one in task):
+        hint = "use icl_krr.tasks.batch, which also pads and masks shorter tasks"
+    raise TypeError(f"{name} must be an icl_krr.Task, got {type(task).__name__}; {hint}")
+
+
 def check_axes(task: Task, axes: int = 0, name: str = "task", hint: str = "") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
-    if isinstance(task, (list, tuple)):
-        raise TypeError(
-            f"{name} must be an icl_krr.Task, got {type(task).__name__}; use "
-            "icl_krr.tasks.batch, which also pads and masks shorter tasks"
-        )
-    checks.instance(name, task, Task, "an icl_krr.Task")
+    check_is_task(task, name)
     if not vars(task).get("valid"):
         check_task(task)
     if task.x.ndim != 2 + axes:
@@ -133,7 +138,7 @@ def outputs_of(task: Task) -> int:
 
 
 def check_one_output(task: Task) -> None:
-    checks.instance("task", task, Task, "an icl_krr.Task")
+    check_is_task(task)
     if task.y.ndim != 1:
         raise ValueError(
             f"y must be [n], got shape {list(task.y.shape)}; "

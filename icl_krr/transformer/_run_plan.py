@@ -17,7 +17,7 @@ from ..residual import Stream, num_tokens
 from ..residual._tokens import role_slice
 from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard, placement
-from ..tasks._task import check_axes
+from ..tasks._task import check_axes, check_is_task
 from ._blockwise_softmax import is_blockwise
 from ._evaluate import evaluate_batch, evaluate_batch_sharded, evaluate_sharded, program
 from ._hook_points import PREDICTION, Request
@@ -224,7 +224,7 @@ def memory(
     checks.names("names", names)
     checks.flag("everything", everything)
     checks.flag("gradient", gradient)
-    checks.instance("task", task, Task, "an icl_krr.Task")
+    check_is_task(task)
     request = Request(names=tuple(names), keep=everything)
     plan = prepare_run(model, task, request, batch=task.x.ndim - 2, mesh=mesh, copies=0)
     if gradient:
