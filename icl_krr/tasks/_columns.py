@@ -76,7 +76,7 @@ def columns_of(
     if texts and not encode:
         faults.append(
             f"expected numbers in every column, got text in {one_line(str(texts)[1:-1])}; encode "
-            " text as numbers (--encode on the command line, encode=True in Python) or "
+            "text as numbers (--encode on the command line, encode=True in Python) or "
             "remove the column"
         )
     faults += [
