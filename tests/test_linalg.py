@@ -1,11 +1,6 @@
-"""Factorisations: right, differentiable, and never batched on the CPU."""
+"""Factorisations: right, and never batched on the CPU."""
 
-import os
 import re
-import subprocess
-import sys
-from functools import partial
-from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -26,36 +21,12 @@ def systems():
     return roots @ roots.swapaxes(1, 2) + np.eye(5), random.normal(size=(6, 5, 2))
 
 
-def derivatives(function, *arrays):
-    """First and second ones in every argument."""
-    each = [*product((jax.grad, jax.jacfwd, jax.hessian), range(len(arrays)))]
-    return jax.jit(lambda *arrays: [derive(function, at)(*arrays) for derive, at in each])(*arrays)
-
-
-def test_solve_with_first_and_second_derivatives(x64):
+def test_solutions_and_eigenvectors(x64):
     A, b = systems()
     assert relative(jax.jit(jax.vmap(linalg.solve))(A, b), np.linalg.solve(A, b)) < 1e-13
-    solvers = (linalg.solve, jnp.linalg.solve)
-    ours, theirs = (lambda A, b, f=f: jnp.sum(jnp.sin(f(A + A.T, b))) for f in solvers)
-    for result, expected in zip(*(derivatives(f, A[0], b[0]) for f in (ours, theirs)), strict=True):
-        assert relative(result, expected) < 1e-11
-    sums = [lambda A, f=f: jnp.sum(jax.vmap(f)(A, b)) for f in (ours, theirs)]
-    batched = [jax.jit(jax.grad(f))(A) for f in sums]
-    assert relative(*batched) < 1e-11
-
-
-def test_eigh_with_first_and_second_derivatives(x64):
-    A = systems()[0][0]
-    sigma, vectors = numpy(linalg.eigh(A))
-    assert relative(vectors * sigma[None] @ vectors.T, A) < 1e-13
-
-    def loss(A, eigh):
-        sigma, vectors = eigh(A + A.T)
-        return jnp.sum(jnp.cos(sigma)) + jnp.sum(vectors**4)
-
-    both = (derivatives(partial(loss, eigh=eigh), A) for eigh in (linalg.eigh, jnp.linalg.eigh))
-    for result, expected in zip(*both, strict=True):
-        assert relative(result, expected) < 1e-9
+    sigma, vectors = numpy(jax.jit(linalg.eigh)(A[0]))
+    assert relative(vectors * sigma[None] @ vectors.T, A[0]) < 1e-13
+    assert relative(linalg.eigenvalues(A[0]), sigma) < 1e-13
 
 
 def test_an_indefinite_matrix_is_not_a_number():
@@ -94,42 +65,3 @@ def test_no_public_function_batches_a_factorisation(name):
     for called, line in calls:
         shapes = re.findall(r"tensor<([\dx]+)xf32>", line)
         assert all(shape.count("x") <= 1 for shape in shapes), (called, shapes)
-
-
-SCRIPT = """
-import sys, threading, jax, jax.numpy as jnp, icl_krr as ik
-config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere")
-keys = jax.random.split(jax.random.key(0), 512)
-tasks = jax.jit(jax.vmap(lambda key: ik.tasks.sample(key, config)))(keys)
-solve = jax.vmap(lambda task: ik.solvers.exact(config.kernel, task, ridge=1.0).alpha)
-if sys.argv[1] == "one program":
-    shifted = [tasks.replace(y=tasks.y + i, x=tasks.x * (1 + i)) for i in range(4)]
-    program = jax.jit(lambda parts: [solve(part) for part in parts])
-    for _ in range(10):
-        jax.block_until_ready(program(shifted))
-else:
-    program = jax.jit(solve)
-    def work():
-        for _ in range(10):
-            jax.block_until_ready(program(tasks))
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-print("done")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["one program", "two threads"])
-def test_factorisations_that_run_at_once_do_not_hang(how):
-    """With `jax.vmap(jnp.linalg.cholesky)` in place of `linalg.solve` both hang (jaxlib 0.10.2)."""
-    as_users_do = {name: value for name, value in os.environ.items() if "OPENBLAS" not in name}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, how],
-        env=as_users_do,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert run.stdout == "done\n"

@@ -92,7 +92,7 @@ def weights_of(
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
     mask = attends_to(keys.key_mask, keys.number, last, order)
-    return jnp.where(mask, jnp.exp(logits(q, keys) - shift[None]), 0)
+    return jnp.exp(jnp.where(mask, logits(q, keys) - shift[None], -jnp.inf))
 
 
 def forward_tiles(q, k, v, key_mask, order):

@@ -109,34 +109,11 @@ def test_slots_after_every_step(x64):
         assert relative(got[slot], expected[slot]) < 1e-11, slot
 
 
-@pytest.mark.slow
-def test_second_derivatives(x64):
-    model, task = of_a_case(CASES["nw-gaussian"])
-
-    def curvature(mesh):
-        loss = lambda x: jnp.sum(ik.predict(model, task.replace(x=x), mesh=mesh) ** 2)  # noqa: E731
-        return jax.jit(jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) ** 2)))(task.x)
-
-    assert relative(curvature(MESH), curvature(None)) < 1e-11
-
-
-def smoother(temperature):
-    model = ik.constructions.nadaraya_watson(ik.Exponential(temperature), num_features=3)
-    return model, draw(3, p=3, n=13, q=2)
-
-
 def test_logits_far_beyond_the_range_of_exp():
-    """Some devices hold no key that counts."""
-    model, task = smoother(1e-3)
-    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("temperature", "slopes"), [(1.0, 1e-6), (1e-3, 1e-3)])
-def test_single_precision(temperature, slopes):
-    model, task = smoother(temperature)
-    (got, expected) = (pulled_back(model, task, mesh) for mesh in (MESH, None))
-    assert_equal(got, expected, slopes)
+    """In float32. Some devices hold no key that counts."""
+    model = ik.constructions.nadaraya_watson(ik.Exponential(1e-3), num_features=3)
+    got, expected = (pulled_back(model, draw(3, p=3, n=13, q=2), mesh) for mesh in (MESH, None))
+    assert_equal(got, expected, 1e-3)
     assert relative(got[0], expected[0]) < 1e-6
 
 
