@@ -19,6 +19,7 @@ models and trained models use the same forward pass.
 - `icl_krr.export`: models as files and in standard architectures.
 - `icl_krr.Status`: whether a result is right, and what helps if it is not; `icl_krr.audit` says it
   of plain numbers and gradients.
+- `icl_krr.StatusWarning`: the warning about a result that is not right, and how to turn it off.
 - `icl_krr.InContextRegressor`: a construction as an estimator of scikit-learn.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 

@@ -16,6 +16,7 @@ from . import (
 )
 from ._audit import Audited, audit
 from ._core.status import Status
+from ._core.status_warning import StatusWarning
 from ._posterior import Posterior, posterior
 from .constructions import ReLU, Softmax, compile
 from .kernels import (
@@ -82,6 +83,7 @@ __all__ = [
     "Softmax",
     "Spec",
     "Status",
+    "StatusWarning",
     "Task",
     "Transformer",
     "audit",

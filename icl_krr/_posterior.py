@@ -13,6 +13,7 @@ from ._core import checks
 from ._core.pytree import jit_if_concrete
 from ._core.rounding import in_float64
 from ._core.status import Status, assess
+from ._core.status_warning import warn_unless_ok
 from .kernels import Kernel
 from .kernels._kernel import check_kernel
 from .solvers import _accuracy
@@ -78,11 +79,11 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     spec = model.spec
     tiles = spec.attention == "softmax" and is_blockwise(task.num_supports, spec.streaming)
     if model.problem is None or tiles:
-        return Posterior(mean, variance, _unmeasured_status(variance, model.steps))
+        return warn_unless_ok(Posterior(mean, variance, _unmeasured_status(variance, model.steps)))
     options = {"steps": model.steps, "spectrum": model.takes("spectrum")}
     measure = partial(_measured_status, any_size=homogeneity(model) is not None, **options)
     status = in_float64(measure, *model.problem[:2], task, mean, variance)
-    return Posterior(mean, variance, status)
+    return warn_unless_ok(Posterior(mean, variance, status))
 
 
 @jit_if_concrete

@@ -38,6 +38,8 @@ def pytest_configure(config):
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_traceback_in_locations_limit", 0)
+    # many tests make a result that is not right on purpose
+    config.addinivalue_line("filterwarnings", "ignore::icl_krr.StatusWarning")
     compile_quickly(True)
     # shapes and dtypes are made to fit where that is meant, and nowhere by accident
     jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -1,5 +1,6 @@
 """What results say about themselves: never ok if wrong, rarely not ok if right."""
 
+import warnings
 from collections import Counter
 from functools import partial
 
@@ -12,6 +13,7 @@ from helpers import built, dense, numpy, often, sample
 
 import icl_krr as ik
 from benchmarks import random_cases
+from icl_krr._core import status_warning
 from icl_krr._core.rounding import in_float64
 from icl_krr.experiments import draw_tasks
 from icl_krr.probes._check import compare
@@ -20,6 +22,45 @@ from icl_krr.solvers import _accuracy
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
 TINY = ik.Task(x=np.ones((1, 1)), y=np.ones(1), x_query=np.ones((1, 1)))
+
+
+HUGE = ik.Task(x=np.full((2, 1), 1e30, "f4"), y=[1.0, 2.0], x_query=np.full((1, 1), 1e30, "f4"))
+DESCENT = ik.constructions.delta_rule(ik.Linear(), num_features=1, step_size=1e5)
+NOT_RIGHT = {
+    "exact": lambda _: ik.solvers.exact(ik.Linear(), HUGE, ridge=1.0),
+    "variance": lambda _: ik.solvers.posterior(ik.Linear(), HUGE, ridge=1.0),
+    "iterates": lambda task: ik.solvers.gradient_descent(
+        ik.Linear(), task, ridge=1.0, steps=1, spectrum=(9.0, 10.0)
+    ),
+    "rule": lambda _: ik.solvers.delta_rule(ik.Linear(), HUGE, step_size=1.0),
+    "not finite": lambda _: ik.predict(DESCENT, HUGE),
+    "too large": lambda task: ik.predict(DESCENT, task),
+    "batch": lambda task: ik.predict_batch(DESCENT, jax.tree.map(lambda part: part[None], task)),
+    "along": lambda task: ik.predict_along(DESCENT, task),
+    "cache": lambda task: ik.run_with_cache(DESCENT, task, names=()),
+}
+WORDS = {"exact": "overflows", "variance": "overflows", "iterates": "not converged: error"}
+WORDS |= {"rule": "the rule diverges", "not finite": "are not finite; icl_krr.check"}
+
+
+@pytest.mark.parametrize("case", NOT_RIGHT)
+def test_a_result_that_is_not_right_is_a_warning_once_for_each_line(case, monkeypatch):
+    monkeypatch.setattr(status_warning, "_WARNED", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for size in (1, 3):  # with another number in the sentence
+            NOT_RIGHT[case](TINY.replace(x_query=size * TINY.x_query))
+        jax.jit(NOT_RIGHT[case])(TINY)
+        ik.check(DESCENT, TINY)
+        ik.solvers.exact(ik.Linear(), TINY, ridge=1.0)
+    assert [(one.category, one.filename) for one in caught] == [(ik.StatusWarning, __file__)]
+    assert WORDS.get(case, "times the largest |y|; icl_krr.check") in str(caught[0].message)
+    monkeypatch.setattr(status_warning, "checks", None)  # nothing is waited for
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=ik.StatusWarning)
+        NOT_RIGHT[case](TINY)
+    assert caught == []
 
 
 @pytest.fixture(scope="module")

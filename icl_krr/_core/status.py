@@ -8,7 +8,7 @@ Everything that returns numbers has a `Status`:
   Nadaraya-Watson, derivatives, gradients such as `jax.grad(loss)`, `icl_krr.predict`.
 
 Its fields are arrays, so `jax.jit` and `jax.vmap` keep them, and `Status.advice` says them in one
-sentence.
+sentence. A status that is not ok is also a warning, `icl_krr.StatusWarning`.
 
 `ok` promises that the predictions at the queries differ from exact kernel ridge regression by at
 most `TOLERANCE` = 0.01, relative to the larger of the largest $|f^\ast(x)|$ at the queries and the

@@ -18,6 +18,7 @@ from .._core.numerics import matmul
 from .._core.readable import readable
 from .._core.rounding import MARGIN, UNITS, cast, in_float64, with_rounding_error
 from .._core.status import Status, assess
+from .._core.status_warning import warn_unless_ok
 from ..kernels import Kernel
 from ..kernels._mixture import check_pairs
 from ..tasks._linear_system import System
@@ -131,7 +132,7 @@ def bayesian_average(
     judge = partial(average_status, steps=steps)
     at_queries = result.weights[:, task.num_supports :]
     arguments = kernels, ridges, sharpness, task, result.prediction, at_queries
-    return result.replace(status=in_float64(judge, *arguments))
+    return warn_unless_ok(result.replace(status=in_float64(judge, *arguments)))
 
 
 @partial(jax.jit, static_argnames="steps")

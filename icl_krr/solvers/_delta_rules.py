@@ -17,6 +17,7 @@ from .._core import causal, checks
 from .._core.causal import PrefixOptions
 from .._core.constants import as_constant, xp
 from .._core.numerics import matmul, reciprocal
+from .._core.status_warning import warn_unless_ok
 from ..tasks._task import check_axes
 from ._prefix import PrefixSpec, Tokens, decays, make_tokens, per_token, prefix_spec, solve
 from ._results import CausalTrajectory, recurrent
@@ -83,7 +84,8 @@ def rule(function: Callable) -> Any:
         degrees = 1 if options.get("loss") is None else None  # losses take y in its own units
         iterates = _iterates_from_state if of_features else _iterates_from_kernel
         static = function, tuple(choices.items()), steps
-        return solve(task, iterates, static, recurrent, degrees, kernel, spec, numbers)
+        path = solve(task, iterates, static, recurrent, degrees, kernel, spec, numbers)
+        return warn_unless_ok(path)
 
     kernel, task, options = signature(solve_task).parameters.values()
     solver: Any = wraps(function)(solve_task)

@@ -12,6 +12,7 @@ from .. import Kernel
 from .._core import checks, linalg
 from .._core.numerics import matmul
 from .._core.rescaling import power_of_two_scale, rescaled, times_power
+from .._core.status_warning import warn_unless_ok
 from ..tasks import Task, system
 from . import _accuracy
 from ._algebra import check_system, like
@@ -36,7 +37,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     """
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
-    return _solve(kernel, task, ridge)
+    return warn_unless_ok(_solve(kernel, task, ridge))
 
 
 @jax.jit
@@ -74,7 +75,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     """
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
-    return condition(kernel, task, ridge)
+    return warn_unless_ok(condition(kernel, task, ridge))
 
 
 @jax.jit

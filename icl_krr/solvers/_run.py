@@ -19,6 +19,7 @@ from .._core import checks
 from .._core.messages import unknown_name
 from .._core.numerics import matmul
 from .._core.rescaling import power_of_two_scale, rescaled
+from .._core.status_warning import warn_unless_ok
 from ..kernels import Kernel
 from ..kernels._log_bilinear import check_positive
 from ..tasks import Task, system
@@ -267,7 +268,8 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     if any(op.kind in NORMALISED for op in program.ops):
         check_positive(kernel)
     constants = tuple(c.values if i in program.per_step else c for i, c in enumerate(constants))
-    return iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
+    path = iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
+    return warn_unless_ok(path)
 
 
 def _needs_system(program: Program, ridge: Any, judge: Callable) -> bool:

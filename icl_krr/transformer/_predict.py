@@ -8,6 +8,7 @@ import jax
 from jax.sharding import Mesh
 
 from .._core import checks
+from .._core.status_warning import warn_unless_plausible
 from ..tasks import Task
 from ._cache import Cache
 from ._hook_points import Hook, Request, check_arguments
@@ -22,7 +23,9 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
     it by `jax.vmap(predict, in_axes=(None, 0))`. It runs in the dtype of the task. A model with one
     output predicts each output of a task separately, in units of its own. A model with several
     outputs runs in one unit of y, so outputs that are 1e10 times smaller than others can become 0,
-    which `icl_krr.check` reports.
+    which `icl_krr.check` reports. Outside of JAX transformations, the function waits for its
+    result, to warn if it is not finite or too large; `icl_krr.StatusWarning` says how to turn that
+    off.
 
     Args:
         task: the task, in a dtype that is not wider than that of the weights, and not float16.
@@ -36,7 +39,7 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
     [1.0]
     """
     plan = prepare_run(model, task, mesh=mesh)
-    return plan.program(model, plan.task, **plan.options)[0]
+    return warn_unless_plausible(plan.program(model, plan.task, **plan.options)[0], task)
 
 
 def predict_batch(
@@ -63,7 +66,7 @@ def predict_batch(
     (5, 1)
     """
     plan = prepare_run(model, tasks, batch=1, chunk=chunk, mesh=mesh)
-    return plan.program(model, plan.task, **plan.options)
+    return warn_unless_plausible(plan.program(model, plan.task, **plan.options), tasks)
 
 
 def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
@@ -83,7 +86,7 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     (5,)
     """
     plan = prepare_run(model, task, Request(along=True), mesh=mesh)
-    return plan.program(model, plan.task, **plan.options)[0]
+    return warn_unless_plausible(plan.program(model, plan.task, **plan.options)[0], task)
 
 
 def run_with_cache(
@@ -137,6 +140,7 @@ def run_with_cache(
     request = Request(tuple(dict.fromkeys(names)), keep, placed_hooks(hooks or {}))
     plan = prepare_run(model, task, request, mesh=mesh)
     prediction, (slots, stored) = plan.program(model, plan.task, **plan.options)
+    warn_unless_plausible(prediction, task)
     return prediction, Cache(slots, stored, len(model.weights.prologue), model.steps)
 
 
