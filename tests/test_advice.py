@@ -52,27 +52,10 @@ def test_a_spectrum_is_advised_only_to_solvers_that_take_one(task):
         assert solve(ik.Linear(), task, ridge=0.5, steps=4, **bounds).status.spectrum
 
 
-@pytest.mark.slow
 def test_the_exponential_kernel_is_told_what_helps_first(task):
-    """Neither float64 alone nor more steps alone are enough."""
-    model = built(ik.Exponential(), 8)
-    status = ik.check(model, task)
-    words = (
-        "; use float64 with more steps, points on a sphere or a larger temperature if the kernel"
-    )
-    assert words in status.advice()
-    with jax.enable_x64(True):
-        few, many = (
-            numpy(ik.check(model.rebuild(steps=n, dtype="float64"), task.astype("float64")))
-            for n in (8, 128)
-        )
-    assert not few.ok
-    assert many.error < 1e-12
-    assert not ik.check(model.replace(steps=32), task).ok
-    unit = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
-    sphere = task.replace(x=unit(task.x), x_query=unit(task.x_query))
-    assert ik.check(model.replace(steps=32), sphere).ok
-    assert ik.check(model.rebuild(kernel=ik.Exponential(4.0), steps=32), task).ok
+    said = ik.check(built(ik.Exponential(), 8), task).advice()
+    words = "use float64 with more steps, points on a sphere or a larger temperature if the kernel"
+    assert f"; {words}" in said
 
 
 def test_a_model_that_is_right_needs_no_advice(task):

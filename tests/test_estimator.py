@@ -18,8 +18,6 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -50,28 +48,6 @@ def checks():
 def test_a_check_of_scikit_learn(estimator, check):
     with jax.enable_x64("sample_weight_equivalence" in check.func.__name__):
         check(estimator)
-
-
-def searches():
-    """A grid search over lengthscales and ridges with the construction, and with KernelRidge."""
-    ridges, widths = [0.1, 2.0], [1.0, 2.0]
-    ours = {"incontextregressor__lengthscale": widths, "incontextregressor__ridge": ridges}
-    gammas = [1 / (2 * width**2) for width in widths]
-    theirs = {"kernelridge__alpha": ridges, "kernelridge__gamma": gammas}
-    for regressor, grid in (InContextRegressor(), ours), (KernelRidge(kernel="rbf"), theirs):
-        pipeline = make_pipeline(StandardScaler(), regressor)
-        yield GridSearchCV(pipeline, grid, cv=2).fit(X, Y)
-
-
-@pytest.mark.slow
-def test_a_grid_search_finds_what_kernel_ridge_finds():
-    ours, theirs = searches()
-    scores = [search.cv_results_["mean_test_score"] for search in (ours, theirs)]
-    assert np.ptp(scores[1]) > 0.1
-    np.testing.assert_allclose(scores[0].reshape(2, 2), scores[1].reshape(2, 2).T, atol=1e-4)
-    best = ours.best_params_["incontextregressor__ridge"]
-    assert best == theirs.best_params_["kernelridge__alpha"]
-    np.testing.assert_allclose(ours.predict(NEW), theirs.predict(NEW), atol=1e-4)
 
 
 def process(noise=GIVEN["ridge"], **options):

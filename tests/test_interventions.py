@@ -146,26 +146,6 @@ def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
     assert relative(ours, np.stack(theirs)) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["cg-exponential", "ns-features"])
-@pytest.mark.slow
-def test_the_forward_goes_on_from_every_block(x64, name):
-    task = draw(0)
-    model = CASES[name].build(task, 0.3, 2)
-    whole, cache = ik.run_with_cache(model, task, points=("resid_pre", "resid_post"))
-    streams = [cache[f"blocks.{i}.resid_pre"] for i in range(model.depth)]
-    streams.append(cache[f"blocks.{model.depth - 1}.resid_post"])
-    for block in (1, model.depth // 2, model.depth):
-        assert ik.transformer.tail(model, block).depth == model.depth - block
-        assert relative(ik.resume(model, task, streams[block], block), whole) < 1e-12, block
-    split = task.replace(y=np.stack([task.y, task.y[::-1]], axis=1), y_query=None)
-    both, each = ik.run_with_cache(model, split, points=("resid_pre",))
-    again = ik.resume(model, split, each["blocks.1.resid_pre"], 1)
-    assert relative(again, both) < 1e-12
-    assert relative(np.asarray(both)[:, 0], whole) < 1e-12
-    stacked = cache.stack("resid_pre.prediction")
-    assert relative(stacked, np.stack([s["prediction"] for s in streams[:-1]])) == 0
-
-
 def test_what_only_some_blocks_have_is_not_stacked():
     task = draw(0)
     model = CASES["cg"].build(task, 0.3, 2)
@@ -247,18 +227,6 @@ def scratch(model, tasks, model_sites, source, chunk):
     ids, codes = encoded(model, model_sites)
     program = run_interventions.lower(model, tasks, codes, source, ids, chunk).compile()
     return program.memory_analysis().temp_size_in_bytes
-
-
-@pytest.mark.slow
-def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
-    tasks = batch(4, n=64)
-    model = CASES["che-exponential"].build(one(tasks, 0), 0.5, 4)
-    every = sites(model, ("head", "slot"), each_step=True) * 8
-    sizes = ((16, 8), (128, 8), (128, 32))
-    few, many, wide = (scratch(model, tasks, every[:n], None, chunk) for n, chunk in sizes)
-    assert many <= 1.1 * few + 128 * 4 * 16
-    assert wide <= 4.4 * many
-    assert many <= 8 * (2 * ik.transformer.memory(model, one(tasks, 0)).scratch)
 
 
 @pytest.mark.parametrize("source", [False, True])

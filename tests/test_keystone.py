@@ -1,16 +1,20 @@
 """The keystone: after every step the model's slots hold the solver's iterates."""
 
 import itertools
+import re
 from functools import partial
+from pathlib import Path
 
 import helpers
 import jax
 import numpy as np
 import pytest
 from helpers import CASES, KINDS, cg, draw, gaussian, linear, numpy, relative
+from slots import Slots
 
 import icl_krr as ik
 from icl_krr import theory
+from icl_krr.residual import ROLES
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
 ONE, ORDINARY, LONG, WIDE = (1, 1, 1), (4, 7, 3), (1, 64, 3), (16, 64, 1)
@@ -48,23 +52,28 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
         task = draw(seed, p, n, r=r)
         oracle, model = case.oracle(task, ridge, 16), case.build(task, ridge, 16)
         _, cache = numpy(ik.run_with_cache(model, task))
-        going = np.ones(len(oracle.prediction), bool)
+        steps = len(oracle.prediction) - 1
+        slots, going = Slots(case, task, ridge, oracle, steps), np.ones(steps + 1, bool)
         if case.sums:
             nudged = task.replace(y=task.y * (1 + 4e-16 * np.sign(np.sin(np.arange(n)))[:, None]))
             other = case.oracle(nudged, ridge, 16)
             for t, state in itertools.product(range(17), case.states):
                 going[t:] &= relative(getattr(other, state)[t], getattr(oracle, state)[t]) < 1e-11
-        for state in case.states:
-            ours, theirs = np.asarray(cache[state]), getattr(oracle, state)
-            if ours.shape[1] == 1 + theirs.shape[1]:
+        for name in case.states if case.tables else model.layout.states:
+            ours = np.asarray(cache[name]).reshape(steps + 1, len(cache[name][0]), -1)
+            theirs = slots[name]
+            if ours.shape[1] == 1 + n + task.num_queries:
                 ours = ours[:, 1:]  # an oracle has no aggregator
-                if ours.ndim > theirs.ndim:
-                    ours = ours[..., 0]  # nor one variance for each output
+                if model.layout[name].at == ROLES and theirs.shape[1] == 1:  # the mean of a sum
+                    theirs = np.broadcast_to(theirs / (n + 1), ours.shape)
+                elif theirs.shape[1] == n:  # nor features of queries that it changes
+                    ours = ours[:, :n]
+            theirs = np.broadcast_to(theirs, (steps + 1, *theirs.shape[1:]))
             pairs, least = [(ours[going], theirs[going])], 1e-12 * np.max(np.abs(theirs))
             if case.solver == "conjugate_gradient":  # below the least, exact arithmetic has 0
                 pairs += [(a, b) for a, b in zip(*pairs[0], strict=True) if np.any(abs(b) > least)]
             for a, b in pairs:
-                assert relative(a, b) < case.tolerance, (state, seed, ridge)
+                assert relative(a, b) < case.tolerance, (name, seed, ridge)
         assert all(np.all(np.isfinite(value)) for value in cache.slots.values())
         if case.tables:
             assert not np.any(cache["overrun"])
@@ -72,7 +81,63 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
     assert compared >= (2 * min(p, n, 8) + 1 if case.sums else 3)
 
 
-def test_steps_have_as_many_blocks_as_their_row_says(x64):
+W = np.array([0.1, 0.2, 0.1])
+"""What a token reads of x, with this vector, in place of a number for all tokens."""
+
+
+def models_with_options(task):
+    """Models, with what those of their slots hold that no case has."""
+    x, own, C = task.x, task.x @ W, ik.constructions
+    steps, ridge, exponential = {"num_features": 3, "steps": 1}, {"ridge": 0.1}, ik.Exponential(3.0)
+    numbers = dict.fromkeys(("strength", "step_size", "momentum", "decay"), W)
+    yield (
+        C.momentum_delta_rule(ik.Linear(), **steps, **numbers, log_gate=-W),
+        dict.fromkeys(numbers, own) | {"log_gate": np.cumsum(-own)},
+    )
+    yield (
+        C.kalman_delta_rule(ik.Linear(), **steps, **ridge, process_noise=W, log_gate=-W),
+        {"process_noise": own, "squared_gate": np.repeat(np.exp(-2 * own)[:, None], 3, 1)},
+    )
+    C_i = np.cumsum(np.insert(x[:-1, :, None] * x[:-1, None], 0, 0, axis=0), axis=0).reshape(7, 9)
+    prefix = partial(C.prefix_conjugate_gradient, ik.Linear(), **steps, **ridge)
+    yield prefix(stores_sums=True), {"C": C_i}
+    yield prefix(tokens="interleaved", max_supports=7), {"x_before": x}
+    posterior = C.prefix_posterior(ik.Linear(), **steps, **ridge, approximates=exponential)
+    squares = np.sum(x**2, axis=1)
+    yield posterior, {"missing": np.exp(squares / 3) - squares}
+    mixture = ik.Matern52(2.0).mixture(float)
+    Z = [helpers.kernel_matrix(kernel, x, x).sum(axis=1) + 0.1 for kernel in mixture.kernels]
+    shares = mixture.weights * np.transpose(Z)
+    total = shares.sum(axis=1)
+    expected = {f"share_{k}": share / total for k, share in enumerate(shares.T)}
+    yield C.richardson(ik.Matern52(2.0), **steps, **ridge), {"sink": 0.1 / total, **expected}
+    yield ik.compile(cubic, exponential, **steps), {"share": np.full(7, 1 / 8)}
+
+
+@ik.solver
+def cubic(K, y):
+    def step(alpha, prediction):
+        return {"alpha": alpha + (y @ y) * y, "prediction": prediction + K @ y}
+
+    return {"alpha": 0, "prediction": 0}, step
+
+
+def test_slots_that_only_options_add(x64, monkeypatch):
+    monkeypatch.setattr(ik.Matern52, "nodes", ((0.5, 1.5), (0.3, 0.7)))  # two heads, not six
+    task = draw(0, 3, 7)
+    task = task.replace(x=np.abs(task.x) / 2)
+    for model, expected in models_with_options(task):
+        _, cache = ik.run_with_cache(model, task, names=tuple(expected))
+        for name, value in expected.items():
+            ours = np.asarray(cache[name][-1]).reshape(-1, *value.shape[1:])
+            assert relative(ours[len(ours) // 8 :][:7], value) < 1e-12, name
+
+
+def test_steps_have_as_many_blocks_as_their_row_says_and_no_slot_is_compared_with_nothing(x64):
+    compared = {"overrun", "bins"}  # in test_tables and test_posteriors
+    declares = r"\b(?:state|share|keep|per_support|accumulate)"
+    for _, slots in models_with_options(draw(0, 3)):
+        compared |= {*slots}
     for case in helpers.CONSTRUCTIONS:
         if not case.tables:
             build = partial(case.build, draw(0), 0.1, 4)
@@ -80,6 +145,10 @@ def test_steps_have_as_many_blocks_as_their_row_says(x64):
             model = jax.eval_shape(build) if case.sketch is None else build()
             assert model.blocks_per_step == case.blocks_per_step, case.name
             assert model.depth == len(model.weights.prologue) + model.steps * case.blocks_per_step
+            compared |= {*model.layout.states}
+    for path in Path(ik.__file__).with_name("constructions").rglob("*.py"):
+        names = re.findall(declares + r'\((?:m, )?(?:self\.named\()?"(\w+)"', path.read_text())
+        assert {*names} <= {*compared}, path
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Arrays and files of streams say what the function they come from says.
 """
 
 import json
-from functools import cache, partial
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -226,17 +226,6 @@ def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
     assert np.abs(model.states[0].residual(constant)).max() < 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [1.0, 1e-5])
-def test_conjugate_gradient_is_named_after_it_has_converged(x64, size):
-    """Three features need three steps; of five, the last two are rounding errors."""
-    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=RIDGE, steps=5)
-    tasks = (batch.replace(y=size * batch.y) for batch in batches())
-    result = identify_streams(rotated(model, jax.random.key(2)), *tasks, **OPTIONS)
-    assert (result.status, result.remain) == ("identified", ("conjugate_gradient",))
-    assert result.best.fit.values["ridge"] == pytest.approx(RIDGE, rel=1e-6)
-
-
 def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
     """95 % intervals: with quartiles in their place, half of the truths would be outside."""
     rng = np.random.default_rng(3)
@@ -267,25 +256,6 @@ def test_streams_are_read_at_the_tokens_of_a_role(x64):
     assert isinstance(readout, Read)
     answer = at_queries[-1] @ readout.blocks["stream"]
     assert np.allclose(answer[:, 0], ik.predict(model, task))
-
-
-@pytest.mark.slow
-def test_untrained_models_and_functions_are_given_no_name(x64):
-    for seed in range(3):
-        spec = ik.Architecture(num_features=3, width=16, depth=STEPS, heads=2)
-        model = ik.init(jax.random.key(seed), spec)
-        model = jax.tree.map(partial(jnp.asarray, dtype=float), model)
-        result = identify_streams(model, *batches(), **OPTIONS)
-        assert result.status in ("not identified", "none is close"), result.verdict
-
-
-@pytest.mark.slow
-def test_float32_is_enough_to_name_a_solver():
-    model = numpy(rotated(descent(), jax.random.key(2)))
-    halves = [numpy(draw_tasks(jax.random.key(seed), 12, CONFIG)) for seed in (0, 1)]
-    result = identify_streams(model, *halves, **OPTIONS)
-    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
-    assert 1e-9 < max(means(result.best.distances)) < 1e-3
 
 
 TURN = np.random.default_rng(0).normal(size=(4, 5))
@@ -331,15 +301,6 @@ def test_arrays_say_what_their_function_says(control, x64):
     assert [*ours] == [*theirs]
     ours, theirs = means(result.best.distances, *ours.values()), [*theirs.values()]
     assert ours == pytest.approx(means(same.best.distances, *theirs), rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_arrays_in_single_precision_are_near(x64):
-    arrays = {name: array.astype("f4") for name, array in arrays_of(two_steps).items()}
-    result = identify_arrays(both_batches(), **arrays, **ONE)
-    assert result.status == "close to"  # two layers say too little
-    assert result.remain == ("gradient_descent",)
-    assert max(means(result.best.distances)) < 1e-5
 
 
 def written(path, **arrays):
