@@ -10,8 +10,7 @@ import jax
 import numpy as np
 import pytest
 import references
-from helpers import draw, often, relative
-from jax.test_util import check_grads
+from helpers import draw, relative
 
 import icl_krr as ik
 from icl_krr import constructions, losses, solvers
@@ -48,9 +47,8 @@ def outputs(name, layer, **parameters):
     return result
 
 
-@often("channels", (True,), [False, True])
-def test_delta_rules_of_layers(channels):
-    q, k, v, beta, g = inputs(0, channels)
+def test_delta_rules_of_layers():
+    q, k, v, beta, g = inputs(0, channels=True)
     layer = from_linear_attention(q, k, v, beta, g)
     rules = {"delta_rule": references.gated_delta_rule, "implicit_delta_rule": references.longhorn}
     for name, rule in rules.items():
@@ -93,17 +91,15 @@ def test_a_token_that_erases_at_another_vector():
     assert relative(outputs("delta_rule", layer, step_size=1.0), expected) < TOLERANCE
 
 
-@often("same", (False,), [False, True])
-def test_momentum_of_every_token(same):
+def test_momentum_of_every_token():
     q, k, v, eta, _ = inputs(2)
-    q = k if same else q
     rng = np.random.default_rng(2)
     beta, mu, alpha = (rng.uniform(low, 1, T) for low in (0.5, 0.2, 0.7))
     rule, start = references.momentum_delta_net, np.zeros((K, V))
     expected = of_layer(rule, q, k, v, eta, beta, mu, alpha, others=[start])
     numbers = {"step_size": beta, "momentum": mu, "decay": alpha}
     layer = from_linear_attention(q, k, v, eta, **numbers)
-    assert layer.task.num_supports == (T if same else 2 * T)
+    assert layer.task.num_supports == 2 * T
     assert relative(outputs("momentum_delta_rule", layer), expected) < TOLERANCE
 
 
@@ -139,15 +135,7 @@ def test_kalman_gains_are_exact_for_keys_along_channels_only():
         assert (relative(predictions, exact) < 1e-10) == equal
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        losses.Huber(0.4),
-        losses.Power(3.0),
-        pytest.param(losses.Power(2.0), marks=pytest.mark.slow),  # none
-        pytest.param(losses.Power(1.0, 1e-3), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("loss", [losses.Huber(0.4), losses.Power(1.5, 1e7)])
 def test_losses(loss):
     """The error of each write is cut or raised to a power; y is not rescaled."""
     _, k, v, beta, g = inputs(7)
@@ -162,20 +150,22 @@ def test_losses(loss):
         S = S + np.outer(k[t], 1e-6 * beta[t] * e)
         o.append(S.T @ k[t] / np.sqrt(K))
     layer = from_linear_attention(k, k, 1e4 * v, beta, g)
+    assert layer.task.num_supports == T  # a query that is its key reads what it writes
     result = outputs("delta_rule", layer, step_size=1e-6, loss=loss)
     assert relative(result, np.stack(o)) < TOLERANCE
 
 
-@often("small", (0.0,), [0.0, 1e-12, 1e-6])
-def test_small_factors_keep_their_digits_in_float32(small):
+def test_small_factors_keep_their_digits_in_float32():
     """A logarithm of 1 + small - 1 would not, and that of 0 would be infinite."""
     _, k, v, *_ = (part.astype("float32") for part in inputs(17))
-    numbers = {"momentum": np.full(T, small, "f"), "step_size": np.full(T, 0.5, "f")}
-    layer = from_linear_attention(None, k, v, decay=np.full(T, max(small, 1e-12), "f"), **numbers)
-    bare = {k: v for k, v in layer.keywords.items() if k not in ("num_features", "num_outputs")}
-    model = constructions.momentum_delta_rule(**layer.keywords, steps=T, dtype="float32")
-    exact = solvers.momentum_delta_rule(task=layer.task.astype("float64"), **bare).along[-1]
-    assert relative(ik.predict_along(model, layer.task), exact) < 1e-5
+    for small in (0.0, 1e-12, 1e-6):
+        numbers = {"momentum": np.full(T, small, "f"), "step_size": np.full(T, 0.5, "f")}
+        decay = np.full(T, max(small, 1e-12), "f")
+        layer = from_linear_attention(None, k, v, decay=decay, **numbers)
+        bare = {k: v for k, v in layer.keywords.items() if k not in ("num_features", "num_outputs")}
+        model = constructions.momentum_delta_rule(**layer.keywords, steps=T, dtype="float32")
+        exact = solvers.momentum_delta_rule(task=layer.task.astype("float64"), **bare).along[-1]
+        assert relative(ik.predict_along(model, layer.task), exact) < 1e-5, small
     x = np.ones((40, 2), "f") * np.array([1, 0], "f")  # the curvature of the second one fades away
     task = ik.Task(x=x, y=np.ones(40, "f"), x_query=x[:1])
     rule = {"step_size": 0.3, "squash": 1.5, "log_gate": -3.0}
@@ -208,7 +198,7 @@ RULES = {
 GATES = np.array([[-0.1, 0.0, 0.0], [0.0, -0.2, 0.0], [0.0, 0.0, 0.0]])
 
 
-@often("name", ("delta_rule", "kalman_delta_rule"), [*RULES])
+@pytest.mark.parametrize("name", RULES)
 def test_masks_outputs_gates_and_iterates(name):
     """Every iterate, with masked supports, three outputs and gates of features.
 
@@ -229,7 +219,9 @@ def test_masks_outputs_gates_and_iterates(name):
     assert relative(along, oracle(single).along[-1]) < 1e-11
 
 
-@often("name", ("kalman_delta_rule",), [*RULES])
+@pytest.mark.parametrize(
+    "name", ["implicit_delta_rule", "preconditioned_delta_rule", "kalman_delta_rule"]
+)
 def test_rotated_weights_divide_no_rounding_error_by_another(name):
     task = draw(15, 3, T)
     model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **RULES[name])
@@ -237,34 +229,34 @@ def test_rotated_weights_divide_no_rounding_error_by_another(name):
     assert relative(prediction, ik.predict(model, task)) < 1e-11
 
 
-@often("name", ("momentum_delta_rule",), [*RULES])
+@pytest.mark.parametrize("name", RULES)
 def test_gradients(name):
+    """In all numbers of a rule, along a random direction."""
     task = draw(10, 3, T)
-    parameters = {k: v for k, v in RULES[name].items() if k != "squash"}
+    at = jax.tree.map(np.asarray, {k: v for k, v in RULES[name].items() if k != "squash"})
+    rng = np.random.default_rng(0)
+    direction = jax.tree.map(lambda value: np.asarray(rng.normal()), at)
 
     @jax.jit
-    def error(values):
+    @jax.value_and_grad
+    def error(t):
+        values = jax.tree.map(lambda value, change: value + t * change, at, direction)
         model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **values)
         return jax.numpy.sum(ik.predict_along(model, task) ** 2)
 
-    for one, value in parameters.items():
-
-        def alone(value, one=one):
-            return error(parameters | {one: value})
-
-        check_grads(alone, (value,), 1, modes=["rev"], rtol=1e-5, atol=1e-8, eps=1e-6)
+    (less, _), (_, slope), (more, _) = map(error, (-1e-6, 0.0, 1e-6))
+    assert np.isclose(slope, (more - less) / 2e-6, rtol=1e-5)
 
 
-@often("name", ("momentum_delta_rule",), ["delta_rule", "momentum_delta_rule"])
-def test_the_status_says_that_a_rule_diverges_before_a_number_is_not_finite(name):
+def test_the_status_says_that_a_rule_diverges_before_a_number_is_not_finite():
     rng, n = np.random.default_rng(11), 80
     x, y = (rng.normal(size=size).astype("float32") for size in ((n, 64), n))
     task = ik.Task(x=x, y=y, x_query=x[:1])
-    rule = {"step_size": 1.0, **({"momentum": 0.5} if name.startswith("m") else {})}
+    rule = {"step_size": 1.0, "momentum": 0.5}
     warned = lost = n + 1
     for i in range(1, n + 1):
         prefix = task.replace(mask=np.arange(n) < i)
-        path = getattr(solvers, name)(ik.Linear(), prefix, **rule)
+        path = solvers.momentum_delta_rule(ik.Linear(), prefix, **rule)
         warned = min(warned, i if path.status.grows else n + 1)
         lost = min(lost, i if not np.all(np.isfinite(path.along[-1])) else n + 1)
     assert warned < lost - 10 < n
