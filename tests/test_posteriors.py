@@ -52,12 +52,12 @@ def gap(a, b):
     "options",
     [
         {"prefix": "inclusive", "strength": 0.5, "form": "fused"},
-        pytest.param(
-            {"log_gate": -0.2, "strength": np.array([0.0, 0.0, 1.0])}, marks=pytest.mark.slow
-        ),
-        {"tokens": "interleaved", "max_supports": N, "log_gate": -0.2},
+        {
+            **{"tokens": "interleaved", "max_supports": N, "log_gate": -0.2},
+            "strength": np.array([0.0, 0.0, 1.0]),
+        },
     ],
-    ids=["strength", "vector", "interleaved"],
+    ids=["paired", "interleaved"],
 )
 def test_gates_and_strengths_weigh_the_supports(x64, options):
     task = draw_task()
@@ -107,12 +107,11 @@ def test_with_all_supports_as_landmarks_it_is_the_process_of_the_kernel(x64):
     assert gap(np.sqrt(slots(wrong, task, "variance")[0][32:]), deviation) > 1e-3
 
 
-@pytest.mark.parametrize("form", ["textbook", pytest.param("fused", marks=pytest.mark.slow)])
-def test_the_average_is_that_of_exact_bayes_at_every_prefix(x64, form):
+def test_the_average_is_that_of_exact_bayes_at_every_prefix(x64):
     task = draw_task(1)
     kernels, ridges = family(task)
     model = constructions.bayesian_average(
-        kernels, num_features=P, ridges=ridges, steps=8, form=form, num_outputs=2, edges=EDGES
+        kernels, num_features=P, ridges=ridges, steps=8, num_outputs=2, edges=EDGES
     )
     assert model.blocks_per_step == 7
     along = numpy(ik.predict_along(model, task))
@@ -140,12 +139,13 @@ def test_the_average_is_that_of_exact_bayes_at_every_prefix(x64, form):
         assert gap(bins[at].reshape(-1, *share.shape[1:]), share) < 1e-11
 
 
-def test_interleaved_tokens_have_the_same_average(x64):
+def test_interleaved_tokens_and_another_form_have_the_same_average(x64):
     task = draw_task(2, r=None)
     kernels, ridges = family(task)
     options = {"num_features": P, "ridges": ridges, "steps": 8}
     pairs = constructions.bayesian_average(kernels, **options)
-    other = constructions.bayesian_average(kernels, tokens="interleaved", max_supports=N, **options)
+    options |= {"tokens": "interleaved", "max_supports": N, "form": "fused"}
+    other = constructions.bayesian_average(kernels, **options)
     assert gap(ik.predict_along(pairs, task), ik.predict_along(other, task)) < 1e-11
 
 
@@ -242,7 +242,6 @@ def test_the_variances_of_the_solver_are_those_of_its_coefficients_in_float32():
     assert gap(path.variance, 0.01 * products) < 1e-5
 
 
-@pytest.mark.slow
 def test_the_evidence_of_approximating_features_does_not_depend_on_the_order(x64):
     """What the features leave out is in the variances only: the evidence is that of features."""
     task = draw(9, P, N, r=2)

@@ -138,7 +138,6 @@ def test_steps_that_are_no_count_are_refused(steps):
         model.replace(steps=steps)
 
 
-@pytest.mark.slow
 def test_initial_parameters_do_not_depend_on_the_others():
     """Keys derive from names: a deeper model starts with the same first blocks."""
     short = ik.init(jax.random.key(0), architecture(depth=2, activation="relu"))
@@ -164,11 +163,9 @@ def test_architecture_refuses():
         ik.predict(model, draw(0))
 
 
-@pytest.mark.slow
 def test_a_random_model_without_norm_can_be_merged(x64):
     model = moved(ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12)))
     task = draw(3)
-    assert relative(ik.predict(dense(model), task), ik.predict(model, task)) < 1e-12
     ours, theirs = (numpy(ik.run_with_cache(m, task))[1]["stream"] for m in (dense(model), model))
     assert relative(ours, theirs) < 1e-12
 
