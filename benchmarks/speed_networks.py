@@ -116,7 +116,7 @@ def against_machine(
     passes: int = 1,
 ) -> Iterator[Contest]:
     run = partial(forward, model, tasks)
-    flops, moved = (passes * model.steps * work for work in step_cost(model, tasks))
+    flops, moved = (passes * model.steps * work for work in step_cost(model, tasks)[:2])
     least = (1, 1) if quick else (2 * LEAST_ROWS * SIDE**2, 12 * LEAST_NUMBERS)
     for speed, work, enough, machine, what in (
         ("products", flops, least[0], product, "GFLOP in one product"),

@@ -127,8 +127,8 @@ def embed(
 def centre(task: Task, axes: devices.Axes = ()) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
     keep = support_mask(task)
-    counted = keep.astype(task.x.dtype)
-    shares = counted / jnp.maximum(devices.psum(jnp.sum(counted), axes), 1)
+    count = devices.psum(jnp.asarray(keep.sum(), task.x.dtype), axes)
+    shares = keep.astype(task.x.dtype) / jnp.maximum(count, 1)
     mean = devices.psum(matmul(shares[None], jnp.where(keep[:, None], task.x, 0)), axes)
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
@@ -202,11 +202,12 @@ def keys_of_shard(task: Task, tokens: str, axes: devices.Axes) -> Keys:
     return DividedTokens(mask, jnp.where(is_copy, copies, supports), q, axes)
 
 
-def positions(keys: Keys) -> jax.Array:
+def positions(keys: Keys) -> jax.Array | np.ndarray:
     """The number of keys before each token [T]; it is equal for all queries."""
     if isinstance(keys, DividedTokens):
         return keys.positions
-    so_far = jnp.cumsum(jnp.asarray(keys))
+    # of a constant in NumPy, because XLA would take minutes to compute the sums before it runs
+    so_far = keys.cumsum(dtype=jnp.result_type(int))
     return so_far - keys.astype(so_far.dtype)
 
 

@@ -51,7 +51,7 @@ def attend(
     if divided:
         mixed, log_total = ring_softmax(q, k, v, key_mask, order)
     else:
-        mixed, log_total = blockwise_softmax(q, k, v, jnp.asarray(key_mask), order)
+        mixed, log_total = blockwise_softmax(q, k, v, key_mask, order)
     if order.mask == "own":
         logits = diagonal_logits(q, all_k, key_mask, -jnp.inf)
         self_weight = jax.nn.sigmoid(logits - log_total[:, None])

@@ -45,13 +45,13 @@ def blockwise_softmax(
     FlashAttention, 2022.
     """
     wide = (part.astype(accumulation_dtype(q.dtype)) for part in (q, k, v))
-    out, log_total = wide_softmax(*wide, key_mask, order)  # pyright: ignore[reportGeneralTypeIssues]
+    out, log_total = wide_softmax(*wide, key_mask, *key_positions(key_mask, order), order)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def wide_softmax(q, k, v, key_mask, order):
-    return forward_tiles(q, k, v, key_mask, order)[:2]
+@partial(jax.custom_vjp, nondiff_argnums=(6,))
+def wide_softmax(q, k, v, key_mask, number, last, order):
+    return forward_tiles(q, k, v, key_mask, number, last, order)[:2]
 
 
 class Tiles(NamedTuple):
@@ -95,10 +95,9 @@ def weights_of(
     return jnp.exp(jnp.where(mask, logits(q, keys) - shift[None], -jnp.inf))
 
 
-def forward_tiles(q, k, v, key_mask, order):
+def forward_tiles(q, k, v, key_mask, number, last, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    places = key_positions(key_mask, order)
-    q, k, v, key_mask, number, last = joint_barrier(q, k, v, key_mask, *places)
+    q, k, v, key_mask, number, last = joint_barrier(q, k, v, key_mask, number, last)
     size = power_of_two_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), key_mask, number))
     return quotients(*sums_of_tiles(q, last, keys, order), size)
@@ -177,18 +176,17 @@ def _all_in_batch(size, batched, holds):
     return all_in_batch(jnp.all(holds)), False
 
 
-def forward_with_residuals(q, k, v, key_mask, order):
-    out, log_total, rounding = forward_tiles(q, k, v, key_mask, order)
-    return (out, log_total), (q, k, v, key_mask, out, log_total, rounding)
+def forward_with_residuals(q, k, v, key_mask, number, last, order):
+    out, log_total, rounding = forward_tiles(q, k, v, key_mask, number, last, order)
+    return (out, log_total), (q, k, v, key_mask, number, last, out, log_total, rounding)
 
 
 def backward_tiles(order, residuals, cotangents):
-    q, k, v, key_mask, out, log_total, rounding = residuals
-    number, last = key_positions(key_mask, order)
+    q, k, v, key_mask, number, last, out, log_total, rounding = residuals
     queries = slopes(q, last, out, log_total, rounding, *cotangents)
     keys = Tiles(*all_into_tiles(k, v, key_mask, number))
     d_q, *sums = slopes_of_tiles(queries, keys, order)
-    return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
+    return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None, None, None
 
 
 class Slopes(NamedTuple):

@@ -24,10 +24,17 @@ class Cost(NamedTuple):
     Attributes:
         flops: number of additions and multiplications.
         bytes: number of bytes that are read and written.
+        exponentials: number of entries of softmax patterns that are computed.
     """
 
     flops: int
     bytes: int
+    exponentials: int
+
+    @property
+    def seconds(self) -> float:
+        """How long two cores of a CPU take: a fifth of that, or five times as long."""
+        return self.flops / 2e10 + self.bytes / 1e10 + self.exponentials * 3.5e-9
 
 
 def step_cost(model: _weights.Transformer, task: Task, place: Placement | None = None) -> Cost:
@@ -62,7 +69,7 @@ def step_cost(model: _weights.Transformer, task: Task, place: Placement | None =
     keys = parts * (tokens - task.num_queries)
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
-    flops, stream, weights = 0, 0, 0
+    flops, stream, weights, entries = 0, 0, 0, 0
     rows = dict.fromkeys(token_invariant_slots(model), 1)
     pairs = [] if place and place.context else precomputed_heads(model, tokens)
     first = len(model.weights.prologue)
@@ -71,11 +78,15 @@ def step_cost(model: _weights.Transformer, task: Task, place: Placement | None =
         constant = {j for at, j in pairs if at == first + b}
         each = enumerate(block.attention)
         flops += sum(flops_of_heads(h, model, tokens, keys, j in constant) for j, h in each)
+        if model.spec.attention == "softmax":
+            formed = [h for j, h in enumerate(block.attention) if j not in constant]
+            heads = sum(h.heads for h in formed if not is_mean(h, model.spec))
+            entries += tokens * keys * heads
         flops += sum(rows.get(unit.to, tokens) * flops_of_unit(unit) for unit in block.mlp)
         stream += numbers(block, constant, tokens, rows)
         stream += tokens * keys * sum(block.attention[j].heads for j in constant)
         weights += sum(leaf.size for leaf in jax.tree.leaves(block))
-    return Cost(copies * flops, size * (copies * stream + weights))
+    return Cost(copies * flops, size * (copies * stream + weights), copies * entries)
 
 
 def flops_of_heads(

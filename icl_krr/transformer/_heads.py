@@ -180,7 +180,7 @@ def attend_each(
 
 def mean(v: Float[Array, "T H d"], key_mask: KeyMask) -> Float[Array, "T H d"]:
     sums = total(jnp.sum(key_rows(v, key_mask), axis=0), key_mask)
-    count = total(jnp.sum(local_mask(key_mask), dtype=v.dtype), key_mask)
+    count = total(jnp.asarray(local_mask(key_mask).sum(), v.dtype), key_mask)
     return jnp.broadcast_to(sums / count, v.shape)
 
 

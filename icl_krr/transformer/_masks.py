@@ -43,7 +43,7 @@ def key_positions(key_mask: KeyMask, order: Order) -> tuple[Int[Array, " T"], In
     masked.
     """
     if not isinstance(key_mask, DividedTokens):
-        key_mask = jnp.asarray(key_mask).at[0].set(True)
+        key_mask = key_mask | (np.arange(len(key_mask)) == 0)
     position, mask = positions(key_mask), local_mask(key_mask)
     return position, position - (1 if order.mask == "exclusive" else (~mask).astype(position.dtype))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.sharding import Mesh
 
 from .._core import checks, memory_limit
@@ -19,6 +21,7 @@ from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard, placement
 from ..tasks._task import check_axes, check_is_task
 from ._blockwise_softmax import is_blockwise
+from ._cost import step_cost
 from ._evaluate import evaluate_batch, evaluate_batch_sharded, evaluate_sharded, program
 from ._hook_points import PREDICTION, Request
 from ._weights import Transformer, check_model
@@ -64,6 +67,27 @@ class RunPlan:
         each += (model.steps + 1) * stored + model.steps * in_blocks
         memory_limit.check("run", runs * each, self.task.x, HELP)
 
+    def announce_time(self) -> None:
+        """Log how long the run takes on a CPU, if that is more than a minute."""
+        model, task = self.model, self.task
+        tokens = num_tokens(task, model.spec.tokens)
+        channels = tokens if model.spec.attention == "softmax" else model.layout.width
+        runs = task.x.size // (task.num_supports * task.num_features) * task.num_outputs
+        small = runs * tokens * channels * model.depth < 1e8  # a fraction of a second
+        if small or isinstance(task.x, Tracer) or jax.default_backend() != "cpu":
+            return
+        seconds = model.steps * step_cost(model, task, self.place).seconds
+        if seconds > LONG:
+            unit, name = (60, "minutes") if seconds < 7200 else (3600, "hours")
+            logging.getLogger("icl_krr").warning(
+                "this run takes about %.0f %s on two cores of a CPU: %d steps with %d tokens (an "
+                "estimate, to a factor of five; fewer supports or linear attention take less)",
+                *(seconds / unit, name, model.steps, tokens),
+            )
+
+
+LONG = 60
+"""Seconds of a run that is announced."""
 
 ALL_POINTS = ("resid_pre", "resid_mid", "resid_post", "heads.0.pattern")
 """What `everything=True` stores in every block, at least."""
@@ -122,6 +146,7 @@ def prepare_run(
     plan = RunPlan(run, model, task, options, request, place, chunk)
     if copies:
         plan.check_memory(copies)
+        plan.announce_time()
     return plan
 
 
