@@ -88,6 +88,37 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     assert np.allclose(rows["high"] - rows["low"], 2 * 1.96 * rows["std"], rtol=1e-4)
 
 
+def test_intervals_of_rows_with_filled_cells_cover_and_the_rows_are_named(tmp_path):
+    """The most important column is missing in a half of the queries, and a text in some."""
+    a, b, noise = np.random.default_rng(0).normal(size=(3, 300))
+    lines = [*zip(a, b, np.where(b > 0, "x", "z"), 3 * a + b + 0.3 * noise, strict=True)]
+    table = write(tmp_path / "t.csv", "a,b,c,y", lines[:100])
+    gaps = [
+        ("" if i % 2 else a, b, "?" if i % 4 == 3 else c, y) for i, (a, b, c, y) in enumerate(lines)
+    ]
+    queries = write(tmp_path / "q.csv", "a,b,c,y", gaps[100:])
+    options = [
+        "--kernel",
+        "linear",
+        "--ridge",
+        0.1,
+        "--steps",
+        4,
+        "--encode",
+        "--missing",
+        "median",
+    ]
+    assert predict(table, "--queries", queries, *options, "--out", tmp_path, target="y") == 0
+    rows = [*csv.DictReader((tmp_path / "predictions.csv").read_text().splitlines())]
+    assert [row["filled"] for row in rows] == ["", "a", "", "a, c"] * 50
+    for part, size in ((rows[::2], 0.3), (rows[1::2], 3)):
+        low, y, high, std = np.array(
+            [[float(row[n]) for n in ("low", "y", "high", "std")] for row in part]
+        ).T
+        assert 0.9 <= np.mean((low <= y) & (y <= high)) <= 0.99
+        assert np.all((0.7 * size < std) & (std < 1.6 * size))
+
+
 @pytest.mark.parametrize(
     "kernel",
     [ik.Gaussian(0.8), pytest.param(ik.Exponential(2.0), marks=pytest.mark.slow), ik.Linear()],

@@ -22,10 +22,9 @@ def missing_cell_warnings(path: Path | None, part: Table | Queries | None) -> li
         rows = ", ".join(map(str, part.dropped[:MAX_ROWS]))
         more = ", ..." if len(part.dropped) > MAX_ROWS else ""
         words.append(f"{path}: rows left out for missing cells: {len(part.dropped)} ({rows}{more})")
-    if part and part.filled:
-        words.append(
-            f"{path}: missing cells filled: {part.filled} (numbers with their column's median)"
-        )
+    if part and part.filled is not None:
+        count = part.filled.sum()
+        words.append(f"{path}: missing cells filled: {count} (numbers with their column's median)")
     return words
 
 

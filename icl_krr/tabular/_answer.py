@@ -14,7 +14,7 @@ from . import _depth
 from ._depth import DepthResult
 from ._depth_config import Chosen, DepthConfig, choose
 from ._model_selection import Progress, computable, silent
-from ._process import TOLERANCE, Process, gaussian, largest, process
+from ._process import TOLERANCE, Process, exactly, gaussian, largest, process
 
 SHOWN = ("transformer", "exact", "nadaraya_watson", "mean")
 """Predictors whose error is shown. The zero prediction of a centred y is the mean."""
@@ -33,6 +33,7 @@ class Prediction(NamedTuple):
     std: float  # standard deviation of a new y, under the Gaussian process of `process`
     low: float  # end of the 95 % interval exact - 1.96 std to exact + 1.96 std
     high: float
+    filled: str  # columns of the row that were missing, and got the median
 
 
 class Answer(NamedTuple):
@@ -123,18 +124,56 @@ def process_of(division: Division, kernel: Kernel, ridge: float, amplitude: Any 
     if amplitude is not None:
         amplitude = amplitude / unit / unit
     gaussian_process = process(kernel, division.task, ridge, amplitude)
+    if division.filled is not None and gaussian_process.ok:
+        gaussian_process = with_drawn_features(gaussian_process, kernel, division, ridge)
     return gaussian_process.times(unit)._replace(mean=division.scaling.undo(gaussian_process.mean))
+
+
+DRAWS, MOST_QUERIES = 32, 4096
+"""Supports from which missing features are drawn, and queries of one regression."""
+
+
+def with_drawn_features(
+    process: Process, kernel: Kernel, division: Division, ridge: float
+) -> Process:
+    r"""The process with standard deviations that know that a feature was missing and filled.
+
+    With D random supports, the predictions $f_d$ and deviations $s_d$ are those of the query whose
+    missing features have the values of support d:
+
+    $$s^2 = \frac{1}{D} \sum_d \left(s_d^2 + (f_d - f)^2\right)$$
+    """
+    parts = division.task.x, division.task.y, division.task.x_query
+    x, y, x_query = (np.asarray(part, np.float64) for part in parts)
+    filled = np.asarray(division.filled)
+    rows = np.flatnonzero(filled.any(axis=1))
+    draws = np.random.default_rng(0).permutation(len(x))[:DRAWS]
+    points = np.where(filled[rows], x[draws, None], x_query[rows]).reshape(-1, x.shape[1])
+    drawn = [
+        exactly(kernel, (x, y, points[i : i + MOST_QUERIES]), ridge, process.amplitude)
+        for i in range(0, len(points), MOST_QUERIES)
+    ]
+    mean, std = (
+        np.concatenate([getattr(one, name) for one in drawn]).reshape(len(draws), -1)
+        for name in ("mean", "std")
+    )
+    wider = process.std.copy()
+    wider[rows] = np.sqrt(np.mean(std**2 + (mean - process.mean[rows]) ** 2, axis=0))
+    return process._replace(std=wider)
 
 
 def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:
     """The predictions of transformer and exact regression for every query, with intervals."""
-    task, rows, scaling = division
+    task, rows, scaling = division[:3]
     y = np.full(len(rows), np.nan) if task.y_query is None else np.asarray(task.y_query)
     exact, std = scaling.undo(result.predictions["exact"]), process.std
     known = scaling.undo(y), scaling.undo(result.predictions["transformer"]), exact, std
     columns = (*known, exact - WIDTH * std, exact + WIDTH * std)
-    lines = zip(rows, *columns, strict=True)
-    return [Prediction(int(row), *map(float, values)) for row, *values in lines]
+    filled = division.filled_columns or ("",) * len(rows)
+    lines = zip(filled, rows, *columns, strict=True)
+    return [
+        Prediction(int(row), *map(float, values), filled=names) for names, row, *values in lines
+    ]
 
 
 def errors(division: Division, result: DepthResult) -> dict[str, float]:

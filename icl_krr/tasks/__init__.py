@@ -11,7 +11,8 @@ become supports and the other rows become queries. Every other column is a featu
 encodes columns of text, and `--missing` leaves out or fills cells without a value. `--out FOLDER`
 writes `predictions.csv`, which has one line for each query: the number of its row, y if it is
 known, the prediction of the transformer, that of exact KRR, and the standard deviation and the 95 %
-interval of a new y. It writes the files of `icl-krr demo`, too.
+interval of a new y. If cells of queries were filled, a column names theirs, and the deviation
+covers the values that they have in the supports. It writes the files of `icl-krr demo`, too.
 
 Leave-one-out cross-validation on the supports chooses the kernel and the hyperparameters that are
 not given, separately for KRR and for Nadaraya-Watson; a grid grows while its best point is at an

@@ -19,11 +19,15 @@ class Division(NamedTuple):
         task: the `Task`, with standardised x and y.
         rows: number of every query's row, int [q]; 1 is the first row below the header.
         scaling: the scaling of y.
+        filled: features of the queries that were missing and filled, bool [q, p]; None: none.
+        filled_columns: names of their columns, for every query.
     """
 
     task: Task
     rows: np.ndarray
     scaling: Scaling
+    filled: np.ndarray | None = None
+    filled_columns: tuple[str, ...] = ()
 
 
 def split(table: Table, num_supports: int, seed: int = 0, queries: Queries | None = None) -> Task:
@@ -65,7 +69,8 @@ def divide(table: Table, num_supports: int, seed: int = 0, queries: Any = None) 
     supports, rows = order[:num_supports], order[num_supports:]
     numbers = _row_numbers(len(table), table.dropped)[rows]
     if queries is None:
-        queries = Queries(table.x[rows], table.y[rows])
+        filled = None if table.filled is None else table.filled[rows]
+        queries = Queries(table.x[rows], table.y[rows], filled=filled)
     else:
         numbers = _row_numbers(len(queries.x), queries.dropped)
     x, y = (Scaling.of(columns[supports]) for columns in (table.x, table.y))
@@ -75,7 +80,14 @@ def divide(table: Table, num_supports: int, seed: int = 0, queries: Any = None) 
         x_query=x.apply(queries.x),
         y_query=None if queries.y is None else y.apply(queries.y),
     )
-    return Division(task, numbers, y)
+    if queries.filled is None:
+        return Division(task, numbers, y)
+    words = tuple(
+        ", ".join(column.name for column, flag in zip(table.columns, flags, strict=True) if flag)
+        for flags in queries.filled
+    )
+    widths = [len(column.features) for column in table.columns]
+    return Division(task, numbers, y, np.repeat(queries.filled, widths, axis=1), words)
 
 
 def _row_numbers(count: int, dropped: tuple[int, ...]) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +29,7 @@ class Table:
         columns: the columns of the file that became the features; default (), none were encoded.
         dropped: rows of the file that are left out because a cell is missing, from 1 for the first
             below the header; default (), none.
-        filled: number of missing cells that were filled; default 0.
+        filled: cells that were missing and filled, bool [rows, columns]; default None, none.
 
     >>> len(Table(np.ones((2, 1)), np.zeros(2), features=("age",), target="progression"))
     2
@@ -41,7 +41,7 @@ class Table:
     target: str
     columns: tuple[Column, ...] = ()
     dropped: tuple[int, ...] = ()
-    filled: int = 0
+    filled: Any = None
 
     def __post_init__(self):
         for name, value in (("x", self.x), ("y", self.y)):
@@ -79,7 +79,7 @@ class Queries(NamedTuple):
     y: np.ndarray | None
     unseen: tuple[str, ...] = ()
     dropped: tuple[int, ...] = ()
-    filled: int = 0
+    filled: np.ndarray | None = None
 
 
 def read_table(
@@ -163,8 +163,8 @@ def _drop_incomplete_rows(cells: Cells, names: Sequence[str]) -> tuple[Cells, tu
 
 def _fill_missing(
     cells: Cells, columns: Sequence[Column], medians: np.ndarray | None = None
-) -> tuple[np.ndarray, int]:
-    """Features with medians, by default their own, for missing numbers, and how many cells lack.
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Features with medians, by default their own, for missing numbers, and which cells lack.
 
     A missing text has no feature of its own.
     """
@@ -172,7 +172,8 @@ def _fill_missing(
     lacks = np.isnan(x)
     if medians is None:
         medians = np.nanmedian(x, axis=0)
-    return np.where(lacks, medians, x), int(cells.missing(c.name for c in columns).sum())
+    missing = cells.missing(column.name for column in columns)
+    return np.where(lacks, medians, x), missing if missing.any() else None
 
 
 def read_queries(path: str | Path, table: Table, missing: str | None = None) -> Queries:

@@ -30,7 +30,7 @@ def blockwise_softmax(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    key_mask: Bool[Array, " T"],
+    key_mask: Bool[Array, " T"] | Bool[np.ndarray, " T"],
     order: Order,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +36,8 @@ def order_of(spec: Spec, window: int | None) -> Order:
     return Order(spec.order, window)
 
 
-def key_positions(key_mask: KeyMask, order: Order) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
-    """The position of each token, and that of the last key to which it attends.
+def key_positions(key_mask: KeyMask, order: Order) -> tuple[Any, Any]:
+    """The position of each token [T], and that of the last key to which it attends [T].
 
     A position is the number of visible tokens before a token. The first token counts, also if it is
     masked.

@@ -45,7 +45,9 @@ class Predict(Construction):
     """What to do about cells without a value: empty, NA, N/A, NaN, null or ?, in any case. "drop"
     leaves out their rows, and predicts nothing for such rows of --queries. "median" gives a number
     the median of its column in the table, and a text 0 in all of its columns (see --encode); rows
-    of the table without a target are left out. A typing error is never missing.
+    of the table without a target are left out. The column "filled" of the predictions names what
+    was filled in a row, and std covers the values that it has in the supports. A typing error is
+    never missing.
     If None, such cells are refused."""
     supports: int | None = None
     """Number of rows of the table used as supports, drawn at random.
@@ -95,9 +97,9 @@ def run(settings: Predict) -> Outcome:
     calibration = calibration_of(result.division, each)
     features = feature_rows(result, names)
     rows = [row._asdict() for row in each]
-    if division.task.y_query is None:
-        rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
-    cells = [{n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows]
+    unknown = {"y": division.task.y_query is None, "filled": division.filled is None}
+    rows = [{name: row[name] for name in row if not unknown.get(name)} for row in rows]
+    cells = [{name: csv_cell(value) for name, value in row.items()} for row in rows]
     depths = outcome({name: result.result}, settings.seed)
     files = {"predictions.csv": cells, **depths.files}
     files |= {"features.csv": features} if features else {}
@@ -120,6 +122,11 @@ def run(settings: Predict) -> Outcome:
         },
         [*warnings, *answer_warnings(result)],
     )
+
+
+def csv_cell(value: float | str) -> float | str:
+    """The value, or an empty cell for NaN."""
+    return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
@@ -161,7 +168,10 @@ def summary(
 ) -> tuple[TextTable, str]:
     count = f"first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else f"all {len(rows)}"
     lines = [
-        [str(value) if name == "row" else format_number(value, 5) for name, value in row.items()]
+        [
+            format_number(value, 5) if isinstance(value, float) else str(value)
+            for value in row.values()
+        ]
         for row in rows[:MAX_ROWS]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
@@ -173,6 +183,11 @@ def summary(
         f"same kernel and ridge, from {answer.process.source}. low, high: 95 % interval of a new "
         f"y, exact -+ 1.96 std{of if facts['status'] is None else ''}\n"
     )
+    if "filled" in rows[0]:
+        words += (
+            "filled: columns that were missing and got the median; std then covers the values that "
+            "they have in supports\n"
+        )
     if answer.process.ok:
         how = "given" if settings.amplitude else "estimated from the supports by maximum likelihood"
         amplitude = format_number(float(answer.process.amplitude), 4)
