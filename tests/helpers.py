@@ -401,10 +401,10 @@ def relative(a, b):
     return np.max(np.abs(a - b)) / (scale if scale > 0 else 1)
 
 
-def equations(jaxpr, name):
-    """All equations of a program with this primitive, outer ones first."""
+def equations(jaxpr, name=None):
+    """All equations of a program, or those with this primitive, outer ones first."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name == name:
+        if name in (None, equation.primitive.name):
             yield equation
         for inner in jax.tree.leaves(list(equation.params.values())):
             inner = getattr(inner, "jaxpr", inner)

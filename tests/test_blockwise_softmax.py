@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, equations, in_tiles, numpy, often, relative
+from helpers import CASES, draw, equations, in_tiles, numpy, relative
 
 import icl_krr as ik
 from icl_krr.transformer import _attention, _blockwise_softmax
@@ -162,14 +162,9 @@ def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, t
         assert relative(jax.vmap(jax.vmap(run))(sizes), alone) < 1e-13
 
 
-@often(
+@pytest.mark.parametrize(
     ("dtype", "error", "streaming"),
-    ((jnp.bfloat16, 2**-7, True), (np.float32, 1e-6, False)),
-    [
-        (*each, streaming)
-        for each in ((jnp.bfloat16, 2**-7), (np.float32, 1e-6))
-        for streaming in (False, True)
-    ],
+    [(jnp.bfloat16, 2**-7, True), (np.float32, 1e-6, True), (np.float32, 1e-6, False)],
 )
 def test_weights_of_the_values_sum_to_one_in_the_gradient_too(tile, dtype, error, streaming):
     """The backward pass computes the patterns again, and must round them as the forward did."""
@@ -209,10 +204,9 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     assert relative(slopes[1][:6], v[:6] @ np.sum(q, 0)[:, None].repeat(v.shape[1], 1).T) < 1e-13
 
 
-@often("name", ("cg-exponential",), ["cg-exponential", "ric-gaussian"])
-def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
+def test_a_construction_in_tiles_is_the_same_model(x64, tile):
     task = draw(0, n=30)
-    model = CASES[name].build(task, 0.5, 4)
+    model = CASES["cg-exponential"].build(task, 0.5, 4)
     prediction, cache = numpy(ik.run_with_cache(model, task))
     ours, path = numpy(ik.run_with_cache(in_tiles(model), task))
     assert relative(ours, prediction) < 1e-10
@@ -241,11 +235,10 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
         assert program.compile().memory_analysis().temp_size_in_bytes < 0.02 * 4 * big**2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cg", "decoder"])
 def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(name, tile):
-    """The pattern of a construction, or the mask of a decoder: each has 16e6 entries here."""
-    config = ik.tasks.LinearRegression(num_features=2, num_supports=4000)
+    """The pattern of a construction, or the mask of a decoder: no array has half their entries."""
+    config = ik.tasks.LinearRegression(num_features=2, num_supports=400)
     task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
     if name == "cg":
         kernel, options = ik.Exponential(4.0), {"num_features": 2, "ridge": 0.1, "steps": 3}
@@ -253,4 +246,7 @@ def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(na
     else:
         spec = ik.Architecture(num_features=2, width=8, depth=3, causal=True)
         model = ik.init(jax.random.key(0), spec)
-    assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.5 * 4000**2
+    loss = jax.grad(lambda model, task: jnp.sum(ik.predict(model, task)))
+    program = jax.make_jaxpr(loss)(in_tiles(model), task).jaxpr
+    sizes = [var.aval.size for equation in equations(program) for var in equation.outvars]
+    assert 400 < max(sizes) < 0.5 * 400**2

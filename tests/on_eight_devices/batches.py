@@ -6,14 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cg, draw, numpy, often, relative
+from helpers import cg, draw, numpy, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
 from icl_krr.experiments import SweepConfig
 from icl_krr.experiments._sweep.grid import run_cell
 
-KINDS = (AxisType.Auto, AxisType.Explicit)
 FAMILY = ik.tasks.GaussianProcess(ik.Gaussian(), num_features=2, num_supports=6, num_queries=2)
 MODEL = cg(draw(0, p=2), 0.3, 2)
 
@@ -39,7 +38,7 @@ RUNS = {
 }
 
 
-@often("name", ("vmap",), RUNS)
+@pytest.mark.parametrize("name", RUNS)
 def test_a_batch_that_is_divided_already_stays_where_it_is(name):
     """Under any name, and inside of a jitted function, too."""
     tasks, (run, kind) = tasks_of(16), RUNS[name]
@@ -52,32 +51,21 @@ def test_a_batch_that_is_divided_already_stays_where_it_is(name):
         assert relative(got, expected) < 1e-6
 
 
-@pytest.mark.slow
 def test_gradients_at_weights_that_are_on_all_devices():
     tasks, mesh = tasks_of(24), mesh_of(AxisType.Auto)
     place = lambda tree, *axes: jax.device_put(tree, NamedSharding(mesh, PartitionSpec(*axes)))  # noqa: E731
-    runs = (
-        lambda model, tasks: ik.predict_batch(model, tasks, chunk=2),
-        lambda model, tasks: ik.map_tasks(
-            lambda task, model: ik.predict(model, task), tasks, model, chunk=2
-        ),
-    )
-    for run in runs:
-        slopes = jax.grad(lambda model, tasks, run=run: jnp.sum(run(model, tasks) ** 2))
-        expected = jax.tree.leaves(slopes(MODEL, tasks))
-        size = max(float(jnp.max(jnp.abs(leaf))) for leaf in expected)
-        got = jax.tree.leaves(jax.jit(slopes)(place(MODEL), place(tasks, "tasks")))
-        errors = [jnp.max(jnp.abs(a - b)) for a, b in zip(got, expected, strict=True)]
-        assert max(errors) < 1e-5 * size
+    slopes = jax.jit(jax.grad(lambda m, tasks: jnp.sum(ik.predict_batch(m, tasks, chunk=2) ** 2)))
+    expected, got = slopes(MODEL, tasks), slopes(place(MODEL), place(tasks, "tasks"))
+    size = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(expected))
+    errors = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)), got, expected)
+    assert max(jax.tree.leaves(errors)) < 1e-5 * size
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_that_does_not_divide(kind):
-    tasks, mesh = tasks_of(11), mesh_of(kind)
+def test_a_batch_that_does_not_divide():
+    tasks = tasks_of(11)
     expected = ik.predict_batch(MODEL, tasks)
-    assert relative(ik.predict_batch(MODEL, tasks, mesh=mesh), expected) < 1e-6
-    with jax.set_mesh(mesh):
+    assert relative(ik.predict_batch(MODEL, tasks, mesh=mesh_of(AxisType.Auto)), expected) < 1e-6
+    with jax.set_mesh(mesh_of(AxisType.Explicit)):
         assert relative(ik.predict_batch(MODEL, tasks), expected) < 1e-6
 
 
@@ -120,10 +108,9 @@ def test_training_has_the_same_losses(monkeypatch):
         assert relative(curve(), expected) < 1e-6
 
 
-@pytest.mark.slow
 def test_a_sweep_has_the_same_rows(x64):
-    values = (0.1, 1.0, 2.0)
-    config = SweepConfig("ridge", ("chebyshev",), values=values, steps=3, num_supports=6)
+    sizes = {"steps": 3, "num_supports": 6}
+    config = SweepConfig("ridge", (0.1, 1.0, 2.0), lines=("chebyshev",), **sizes)
     expected = run_cell(config, "chebyshev", 0)
     with jax.set_mesh(mesh_of(AxisType.Auto)):
         got = run_cell(config, "chebyshev", 0)
