@@ -125,16 +125,13 @@ def test_plain_code_takes_the_steps_of_the_oracles_and_converges(name, x64):
             np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=solver)
 
 
-@pytest.mark.slow
 def test_a_wrong_floor_is_refused(monkeypatch):
     """Without plain code, the floor is the oracle."""
 
     def of(options):
         return against_plain("forward", "linear", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)
 
-    options = {"spectrum": (0.1, 30.0)}
-    assert compete(of(options), repeats=1)[0].error < 1e-4
-    right = plain.chebyshev
+    options, right = {"spectrum": (0.1, 30.0)}, plain.chebyshev
 
     def wrong(system, ridge, **rest):
         return right(system, 1.1 * ridge, **rest)

@@ -116,19 +116,10 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
 PRINTED = ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "solver",
-    [
-        "conjugate-gradient --kernel linear --steps 4",
-        "richardson --kernel exponential --steps 4",
-        "nadaraya-watson --kernel exponential",
-    ],
-)
-def test_a_solver_prints_a_table(table, capsys, solver):
-    assert cli.main(f"{PREDICT} --solver {solver}".split()) == 0
+def test_a_solver_prints_a_table(table, capsys):
+    assert cli.main(f"{PREDICT} --solver gradient-descent --kernel linear --steps 4".split()) == 0
     out = capsys.readouterr().out
-    for word in (solver.split()[0].replace("-", "_"), *PRINTED, "seed = 0", "blocks per step"):
+    for word in ("gradient_descent", *PRINTED, "seed = 0", "blocks per step"):
         assert word in out
 
 

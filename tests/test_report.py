@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from functools import partial
 
 import jax
 import numpy as np
@@ -387,27 +386,6 @@ def finished(tmp_path_factory):
     identified = folder / "identified"
     identification(identified, meta, "identified", [("gradient_descent", "linear")])
     return claims, swept, identified
-
-
-@pytest.mark.slow
-def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(_page_parts, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
-    monkeypatch.setattr(_page_parts, "verify_all", None)  # what is there is not computed again
-    monkeypatch.setattr(_page_parts, "examine", None)
-    assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
-    text = (tmp_path / "report.html").read_text()
-    assert len(text) < 5_000_000
-    quoted = ("as printed", "Works that the claims quote", "L. Cawley, MetaRepICL")
-    sections = ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified")
-    for words in (*sections, *quoted, "Excess error against effective dimension"):
-        assert words in text
-    assert "Which solver does linear run?" in text
-    assert len((tmp_path / "grid.csv").read_text().splitlines()) == 1 + 2 * 3 * 2 * 5
-    assert json.loads((tmp_path / "meta.json").read_text())["seed"] == 0
-    said = capsys.readouterr()
-    assert "sliders over constructed transformers" in said.out
-    assert "report.html" in said.err.splitlines()[0]
-    assert '<p class="missing">' not in text
 
 
 def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkeypatch, capsys):

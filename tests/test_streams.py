@@ -18,9 +18,10 @@ from icl_krr.cli._identification import read_file
 from icl_krr.experiments import draw_tasks
 from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions, rotated
 from icl_krr.probes import CandidateFit, hat_matrix, identify_arrays, identify_streams, streams
+from icl_krr.probes._naming import stream_controls
 from icl_krr.probes._naming.decoding import Decoder, Halves, StreamArrays, decoders
 from icl_krr.probes._naming.distances import AlignedDistances, distance
-from icl_krr.probes._naming.nested_models import NULLS
+from icl_krr.probes._naming.nested_models import NULLS, Spectrum
 from icl_krr.probes._naming.stream_controls import (
     RoleStreams,
     StreamComparison,
@@ -77,7 +78,8 @@ def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x6
     assert max(stream.effects.values()) < 1e-6
     assert max(means(stream.supports["r"])) < 1e-6
     assert "decodable, arrives in order, used" in result.verdict
-    assert "untrained model" in str(result)
+    nearest = min(stream.controls, key=lambda name: sum(means(stream.controls[name])))
+    assert f"{nearest} (" in " ".join(str(result).split())
     states = best.distances["state"].matrix  # of layers 0 to 3 and steps 1 to 3
     assert states.shape == (4, 3)
     assert np.all(np.diag(states[1:]) < 1e-6)
@@ -96,29 +98,15 @@ def test_what_is_decodable_and_not_used_is_given_no_name(x64):
     assert "gradient_descent is decodable, but the answer does not follow" in result.verdict
 
 
-TURNS = np.random.default_rng(4).normal(size=(STEPS + 1, STEPS, STEPS))
-
-
-def powers(task):
-    """Layer l stores the powers k(x)^T K^j y, j < l, in channels that it writes anew."""
-    gram, v, columns = task.x @ task.x.T / 10, task.y, []
-    for _ in range(STEPS):
-        columns.append(task.x_query @ (task.x.T @ v))
-        v = gram @ v
-    each = jnp.stack(columns)
-    stored = 1.0 * (np.arange(STEPS)[None] < np.arange(STEPS + 1)[:, None])
-    return stored[:, None] * each.T[None] @ TURNS
-
-
-@pytest.mark.slow
-def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
-    result = identify_streams(powers, *batches(), **OPTIONS)
-    assert (result.status, result.remain) == ("not identified", ())
-    assert max(means(result.best.distances)) < 1e-5
-    ranks = result.best.stream_result.ranks
-    assert ranks == (*range(1, len(ranks) + 1),)  # every step so far, for itself
-    assert max(means(result.best.stream_result.controls["mixed steps"])) < 1e-5
-    assert "mixed steps" in result.tied
+def test_mixed_steps_are_others_with_the_same_span():
+    steps = Halves(*np.random.default_rng(4).normal(size=(2, 2, STEPS, 9)))
+    mixed = stream_controls._mixed_steps(steps, 0)
+    for half, other in zip(steps, mixed, strict=True):
+        assert np.allclose(other[0], np.cumsum(other[1], axis=0))
+        for count in range(1, STEPS + 1):
+            span = np.concatenate([half[1, :count], other[1, :count]])
+            assert np.linalg.matrix_rank(span, tol=1e-9) == count
+        assert not np.allclose(other[1, 1:], half[1, 1:], rtol=0.1)
 
 
 FLAT = np.arange(STEPS + 1.0)
@@ -160,6 +148,55 @@ def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
     assert tied_controls(one, resamples(8, 20, 0)) == ("nearer", "near")
 
 
+def random_decoders(seed, shape, supports):
+    rng = np.random.default_rng(seed)
+    arrays = StreamArrays(rng.normal(size=shape), rng.normal(size=(*shape, supports)))
+    return decoders(arrays, shape[0] // 2, 1.0)
+
+
+TIE = "no nearer than near"
+
+
+@pytest.mark.parametrize(
+    ("distances", "reasons", "tied"),
+    [
+        ([(0.3, 0.9), (0.3, 0.9)], ["", ""], ()),
+        ([(0.3, 0.3)], [TIE], ("near",)),
+        ([(0.3, 0.3), (0.3, 0.9)], [TIE, "no nearer than gradient_descent is: near"], ("near",)),
+        ([(0.3, 0.9), (0.3, 0.3)], ["", TIE], ()),
+        ([(0.3, 0.3), (0.4, 0.9)], [TIE, "state: farther than gradient_descent"], ("near",)),
+    ],
+)
+def test_a_control_as_near_rules_out_its_candidate_and_if_that_leads_all(distances, reasons, tied):
+    """Each candidate's distance, and that of its control; none is close, so none is built."""
+    start, layer, _ = random_decoders(0, (16, 3, 1, 2), 2).states
+    rows, compared = layer.channels.each(lambda part: part[:, :1]), []
+    for name, (own, control) in zip(NAMES, distances, strict=False):
+        fit = CandidateFit(name, "linear", {}, (1, 2), 0.0)
+        controls = {"far": gaps(1, 1), "near": gaps(control, control)}
+        compared.append(StreamComparison(fit, gaps(own, own), controls, None, rows, None))
+    of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
+    found, ties, uninformative = eliminate_candidates(compared, of, resamples(8, 200, 0))
+    each = zip(found, reasons, strict=True)
+    assert [reason[: len(words) or None] for reason, words in each] == reasons
+    assert (ties, uninformative) == (tied, [False] * len(reasons))
+
+
+def test_the_nearest_draw_of_a_control_counts(x64, monkeypatch):
+    """Of other steps with the same span, and of untrained models, here the model itself."""
+    shape = (24, 3, 3, 4)
+    model, far = (random_decoders(seed, shape, 6) for seed in (0, 1))
+    mixed = lambda steps, seed: steps if seed == 1 else steps.each(lambda part: part[..., ::-1])  # noqa: E731
+    monkeypatch.setattr(stream_controls, "_mixed_steps", mixed)
+    fit = CandidateFit("gradient_descent", "linear", {"ridge": 0.3, "step_size": 0.05}, (1, 2), 0.0)
+    of = RoleStreams(*batches(), model, model.states[0], [far, model, far], 1.0)
+    spectra = [Spectrum(batch) for batch in batches()]
+    result = stream_controls.compare_candidate(fit, of, spectra, 2)
+    for control in ("mixed steps", "untrained model"):
+        assert means(result.controls[control]) == pytest.approx(means(result.gaps)), control
+    assert result.untrained is model
+
+
 def test_steps_that_say_nothing_are_told():
     """They diverge, need no layer, or are of no solver. All count last, however near they are.
 
@@ -168,8 +205,7 @@ def test_steps_that_say_nothing_are_told():
     values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
     assert not construction_error(fit._replace(values=values | {"num_supports": 6.0}), batches()[0])
-    h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
-    start = decoders(StreamArrays(h, slopes), 8, 1.0).states[0]
+    start = random_decoders(0, (16, 3, 1, 2), 2).states[0]
     of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
     small_gaps = gaps(0.05, 0.2)  # its use would be tested
     constant = start.channels.each(lambda part: part[:, :1])

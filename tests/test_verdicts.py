@@ -1,6 +1,7 @@
 """What `identify` may say: nulls, the ladder, paired comparisons, arrays, masks and outputs."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,19 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import solvers
+from icl_krr.catalogue import candidates
 from icl_krr.experiments import draw_tasks
 from icl_krr.probes import CandidateFit, agreement, identify, identify_arrays, prefixes
+from icl_krr.probes._naming import comparison
 from icl_krr.probes._naming.comparison import eliminate_candidates
-from icl_krr.probes._naming.distances import AlignedDistances
+from icl_krr.probes._naming.distances import (
+    AlignedDistances,
+    CandidateResult,
+    Distance,
+    StreamResult,
+)
 from icl_krr.probes._naming.elimination import is_regular
-from icl_krr.probes._naming.identification import EXACT
+from icl_krr.probes._naming.identification import EXACT, identification
 from icl_krr.probes._resampling import paired_differences
 from icl_krr.tasks import system
 
@@ -190,16 +198,6 @@ def test_derivatives_of_0_are_told_and_answers_of_0_are_kept(x64):
     assert result.status != "identified"
 
 
-@pytest.mark.slow
-def test_more_steps_are_tried_although_another_solver_fits(x64):
-    """Ten steps of descent a layer are 0.003 from Newton-Schulz, and are named all the same."""
-    names = ("gradient_descent", "newton_schulz")
-    config = ik.tasks.LinearRegression(num_features=3, num_supports=10, num_queries=5)
-    many = lambda task: descend(0.01, count=20)(task)[::10]  # noqa: E731
-    result = identify(many, *batches(config), candidates=names, kernels=("linear",))
-    assert "gradient_descent" in result.remain
-
-
 def test_steps_of_each_layer_are_at_most_close(x64):
     result = identify(descend(0.03, 0.045, 0.02), *batches(), **OPTIONS)
     assert result.status != "identified"
@@ -242,39 +240,134 @@ def test_differences_are_paired():
     fits = fits_of("gradient_descent", "conjugate_gradient")
     parts = [gaps(1e-4 * (0.2 + noise)), gaps(1.2e-4 * (0.2 + noise))]
     larger = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
-    assert eliminate_candidates(fits, parts, {}, resample)[0] == [
-        "",
-        "",
-    ]  # by less than the resolution
+    assert eliminate_candidates(fits, parts, {}, resample)[0] == ["", ""]  # as near
     reasons, _ = eliminate_candidates(fits, larger, {}, resample)
     assert reasons[0] == ""
     assert reasons[1].startswith("prediction: farther than gradient_descent by ")
     shuffled = [larger[0], gaps(larger[1]["prediction"].squares[::-1, 0])]
-    assert eliminate_candidates(fits, shuffled, {}, resample)[0] == [
-        "",
-        "",
-    ]  # no longer on the same tasks
+    assert eliminate_candidates(fits, shuffled, {}, resample)[0] == ["", ""]  # not on the same
 
 
-def test_a_nearer_general_candidate_is_not_struck_out():
-    noise, resample = draws()
-    fits = fits_of("gradient_descent", "heavy_ball")
-    simple, general = gaps(0.01 * noise), gaps(0.01 * noise[::-1] * 0.9)
-    assert eliminate_candidates(fits, [simple, general], {}, resample)[0] == ["", ""]
-    reasons, _ = eliminate_candidates(fits, [general, simple], {}, resample)
-    assert reasons == ["", "no nearer than gradient_descent, its special case"]
+GD, CG, HB = "gradient_descent", "conjugate_gradient", "heavy_ball"
+NEAR, PATH, FAR = (0.01, 0.01), "ridge path", "farther than gradient_descent by 0.01"
+SPECIAL, ZERO = "no nearer than gradient_descent, its special case", "no nearer than predicting 0"
+RULES = {
+    "farther in predictions": ({GD: NEAR, CG: (0.02, 0.01)}, {CG: f"prediction: {FAR}"}),
+    "farther in hat matrices": ({GD: NEAR, CG: (0.01, 0.02)}, {CG: f"hat: {FAR}"}),
+    "nearer in another space": ({GD: (0.01, 0.04), CG: (0.03, 0.01)}, {}),
+    "as near as can be resolved": ({GD: NEAR, CG: (0.0105, 0.01)}, {}),
+    "takes no step": ({GD: (*NEAR, 0), CG: (0.0105, 0.01)}, {GD: "takes no step"}),
+    "none that remains does": ({GD: (*NEAR, 0), CG: (0.02, 0.01)}, {CG: f"prediction: {FAR}"}),
+    "a special case is as near": ({GD: NEAR, HB: NEAR}, {HB: SPECIAL}),
+    "in one space alone": ({GD: (0.01, 0.04), HB: (0.02, 0.01)}, {}),
+    "a special case that is out": ({GD: (*NEAR, 0), HB: NEAR}, {GD: "takes no step"}),
+    "diverges": ({GD: NEAR, CG: (*NEAR, 1, 200)}, {CG: "diverges on a scored task"}),
+    "does not yet": ({GD: NEAR, CG: (*NEAR, 1, 90)}, {}),
+    "all diverge": ({GD: (*NEAR, 1, 200)}, {}),
+    "a baseline is as near": ({GD: NEAR, "zero": NEAR}, {GD: ZERO}, "zero"),
+    "it is farther in one space": ({GD: NEAR, "zero": (0.01, 0.02)}, {}),
+    "a null is as near": ({GD: NEAR, PATH: NEAR}, {GD: "no nearer than exact kernel"}, PATH),
+    "to what is not close": ({GD: (0.5, 0.5), PATH: (0.5, 0.5)}, {}),
+    "or close in one space": ({GD: (0.01, 0.5), PATH: (0.01, 0.5)}, {}),
+    "a baseline is, to that": ({GD: (0.5, 0.5), "zero": (0.5, 0.5)}, {GD: ZERO}, "zero"),
+    "the nearest of two is named": (
+        {GD: NEAR, CG: (0.02, 0.02), "zero": (0.0105, 0.01), "mean": (0.005, 0.005)},
+        {GD: "no nearer than predicting the mean", CG: f"prediction: {FAR}"},
+        *("mean", "zero"),
+    ),
+}
+"""Distances in predictions and in hat matrices of candidates, with their step if it is not 1 and
+the square of one wild task, and of what takes no step; reasons; what is tied. One rule decides."""
 
 
-def test_what_diverges_on_one_task_is_out_and_null_is_in():
-    noise, resample = draws()
-    wild = 0.01 * noise
-    wild[3] = 2e2
-    fits = fits_of("gradient_descent", "chebyshev")
-    nulls = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
-    reasons, tied = eliminate_candidates(fits, [gaps(0.01 * noise), gaps(wild)], nulls, resample)
-    assert reasons[0].startswith("no nearer than exact kernel ridge regression with a ridge of")
-    assert reasons[1] == "diverges on a scored task"
-    assert tied == ("ridge path",)
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_of_a_verdict_decides(rule):
+    rows, expected, *tied = RULES[rule]
+    fits, parts, baselines = [], [], {}
+    for name, (prediction, hat, *rest) in rows.items():
+        step, wild = (*rest, *(1, 0)[len(rest) :])
+        squares = np.full(40, prediction**2)
+        squares[3] += wild
+        spaces = {"prediction": gaps(squares)["prediction"], "hat": gaps([hat**2] * 40)["hat"]}
+        if name in candidates():
+            fits.append(CandidateFit(name, "linear", {}, (step,), 0.0))
+            parts.append(spaces)
+        else:
+            baselines[name] = spaces
+    reasons, nearest = eliminate_candidates(fits, parts, baselines, draws()[1])
+    words = [expected.get(fit.candidate, "") for fit in fits]
+    each = zip(reasons, words, strict=True)
+    assert [reason[: len(start) or None] for reason, start in each] == words
+    assert nearest == tuple(tied)
+
+
+def result_of(*distances, alignment=(1,), parameters=0, reason="", effects=None, **options):
+    """A candidate at these distances; with `effects`, of streams."""
+    values = {str(i): 1.0 for i in range(parameters)}
+    each = [Distance(mean, (0, 1), (mean,), ((0, 1),), (), np.zeros((1, 1))) for mean in distances]
+    fit = CandidateFit(GD, "linear", values, alignment, 0.0)
+    stream = None if effects is None else StreamResult({}, (), {}, effects)
+    spaces = dict(zip(("prediction", "hat"), each, strict=True))
+    return CandidateResult(fit, spaces, reason, stream_result=stream, **options)
+
+
+@pytest.mark.parametrize(
+    ("status", "results"),
+    [
+        ("identified", [result_of(0.005, 0.009)]),
+        ("close to", [result_of(0.005, 0.011)]),
+        ("close to", [result_of(0.005, 0.005, regular=False)]),
+        ("close to", [result_of(0.005, 0.005, limit=4)]),
+        ("none is close", [result_of(0.005, 0.11)]),
+        ("not distinguishable", [result_of(0.005, 0.005), result_of(0.05, 0.05)]),
+        ("not identified", [result_of(0.005, 0.005, reason="farther")]),
+        ("identified", [result_of(0.005, 0.005, reason="farther"), result_of(0.006, 0.006)]),
+        ("identified", [result_of(0, 0, effects={"removed": 0}, parameters=2)]),
+        ("close to", [result_of(0, 0, effects={}, parameters=2, alignment=(0, 1, 2))]),
+        ("identified", [result_of(0, 0, effects={}, parameters=2, alignment=(1, 2, 3))]),
+        ("close to", [result_of(0.02, 0.02, effects={"removed": 0})] * 2),
+        ("not distinguishable", [result_of(0.005, 0.005, effects={"removed": 0})] * 2),
+    ],
+)
+def test_a_status_follows_from_what_remains(status, results):
+    assert identification(results, {}, ()).status == status
+
+
+def test_candidates_are_in_the_order_of_what_speaks_for_them():
+    """Those that remain, those whose use was tested, the nearest; last, what says nothing."""
+    order = [
+        result_of(0.02, 0.02),
+        result_of(0.03, 0.03),
+        result_of(0.04, 0.04, reason="of use", effects={"removed": 1}),
+        result_of(0.01, 0.01, reason="farther"),
+    ]
+    nothing = result_of(0, 0)
+    nothing = nothing._replace(fit=nothing.fit._replace(candidate=CG))
+    result = identification([nothing, *reversed(order)], {}, (), last=[CG])
+    assert [*result.candidates] == [*order, nothing]
+
+
+@pytest.mark.parametrize(
+    ("others", "reached", "error", "refitted"),
+    [(1.0, True, 0.5, True), (0.0, True, 0.05, True), (0.0, True, 0.5, False),
+     (1.0, False, 0.5, False)],
+)  # fmt: skip
+def test_more_steps_are_tried_where_they_may_help(monkeypatch, others, reached, error, refitted):
+    """At its last step, if none fits or this one is close; from the old fit if it is not."""
+    calls = []
+
+    def fit_candidate(*arguments, initial):
+        calls.append((arguments[0], arguments[-1], initial))
+        return more
+
+    monkeypatch.setattr(comparison, "fit_candidate", fit_candidate)
+    fit = CandidateFit(GD, "linear", {}, (4 if reached else 3,), error)
+    other, more = fit._replace(candidate=CG, alignment=(1,), error=others), fit._replace(error=0.0)
+    fits, data = [comparison.BoundedFit(one, 4) for one in (fit, other)], SimpleNamespace()
+    data.fitted = data.fitted_predictions = None
+    results = comparison._refit(fits, data, comparison.Options())
+    assert results[0] == (comparison.BoundedFit(more, 16) if refitted else fits[0])
+    assert calls == [(GD, 16, None if error <= 0.1 else fit)] * refitted
 
 
 def test_simultaneous_intervals_hold_for_all_candidates_together():
@@ -322,8 +415,8 @@ def test_regular_steps_are_those_at_equal_intervals():
 def test_two_seeds_may_not_give_two_names(x64):
     one = of_descent()
     other = one._replace(remain=("conjugate_gradient",))
-    both = agreement([one, other])
-    assert both.status == "not distinguishable"
-    assert set(both.remain) == set(NAMES)
+    for status in ("identified", "close to"):
+        both = agreement([one._replace(status=status), other._replace(status=status)])
+        assert (both.status, {*both.remain}) == ("not distinguishable", {*NAMES})
     for status in ("identified", "close to", "not identified"):
         assert agreement([one, one._replace(status=status)]).status == status
