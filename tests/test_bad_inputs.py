@@ -176,7 +176,7 @@ KINDS = {
         "x must be an .*, got columns 'city', 'day';": lambda: ik.Task(FRAME, Y[:1], Q),
         "model must be an icl_krr.Transformer": lambda: ik.predict(None, TASK),
         "spectrum must be a pair": lambda: build.gradient_descent(LINEAR, **CG, spectrum=3.0),
-        "names must be a tuple of names": lambda: ik.memory(model(), TASK, names="alpha"),
+        "names must be a tuple of names": lambda: ik.run_with_cache(model(), TASK, names="alpha"),
         "predictive must be": lambda: ik.uncertainty.log_density((Y, Y, Y), Y),
         "layer_predictions must be a function": lambda: probes.identify(None, BATCH, BATCH),
         "kernel must be positive": lambda: solvers.nadaraya_watson(LINEAR, TASK),

@@ -212,18 +212,15 @@ def test_the_steps_end_where_the_error_of_check_is_below_the_limit():
     assert (reason, errors[1] <= _depth.CONVERGED < errors[0]) == ("converged", True)
 
 
-def test_predictions_that_do_not_converge_in_float32_are_computed_in_float64():
+@pytest.mark.parametrize(("reason", "words"), [("nearest", "(error 0.002)"), ("converged", "")])
+def test_predictions_that_do_not_converge_in_float32_are_computed_in_float64(reason, words):
     """Also if they are within 0.01, which is ok."""
-    process = SimpleNamespace(ok=True, mean=np.ones(2), std=np.ones(2))
-    scaling = SimpleNamespace(undo=lambda values: values)
+    same = SimpleNamespace(ok=True, mean=np.ones(2), std=np.ones(2), undo=lambda values: values)
     status = {"ok": True, "error": 0.002}
-    for reason, words in {"nearest": "misses exact KRR (error 0.002)", "converged": ""}.items():
-        facts = {"exact_ok": True, "status": status, "steps_because": reason}
-        result = SimpleNamespace(facts=facts, predictions={"exact": np.ones(2)})
-        division = SimpleNamespace(scaling=scaling)
-        one = SimpleNamespace(process=process, division=division, result=result)
-        said = needs_float64(one, DepthConfig(steps=None))
-        assert (bool(said), said.endswith(words)) == (bool(words), True)
+    facts = {"exact_ok": True, "status": status, "steps_because": reason}
+    result = SimpleNamespace(facts=facts, predictions={"exact": np.ones(2)})
+    answer = SimpleNamespace(process=same, division=SimpleNamespace(scaling=same), result=result)
+    assert needs_float64(answer, DepthConfig(steps=None))[-13:] == words
 
 
 @pytest.mark.slow

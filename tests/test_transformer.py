@@ -323,10 +323,6 @@ def test_runs_refuse_what_they_cannot_use(task, model):
             ik.run_with_hooks(model, task, hooks)
     with pytest.raises(TypeError, match=r"hook at blocks.1.attn must take \(value, where\), got"):
         ik.run_with_hooks(model, task, {"blocks.1.attn": lambda value: value})
-    with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
-        ik.run_with_cache(model, task, names="alpha")
-    with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
-        ik.predict(model, task.x)
     with pytest.raises(ValueError, match="num_outputs = 2 to fit the model, got 3"):
         ik.predict(cg(draw(0, r=2), 0.1, 3), draw(0, r=3))
     # a task that was built inside a transformation is checked when it is used

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -79,22 +78,16 @@ def _caller() -> tuple[int, tuple[str, int]]:
     """Stack level, file and line of the caller of a public function; level 0 for this package."""
     level = 3  # _warn, the function that calls it, and the public function
     frame = sys._getframe(level)
-    modules = _module(frame), "icl_krr._core.messages"
-    while _module(frame) in modules and frame.f_back:
+    own = frame.f_globals["__name__"], "icl_krr._core.messages"
+    while (module := frame.f_globals.get("__name__", "")) in own and frame.f_back:
         frame, level = frame.f_back, level + 1
-    user = not _module(frame).startswith("icl_krr.")
-    return level if user else 0, (frame.f_code.co_filename, frame.f_lineno)
-
-
-def _module(frame: FrameType) -> str:
-    return frame.f_globals.get("__name__", "")
+    line = frame.f_code.co_filename, frame.f_lineno
+    return 0 if module.startswith("icl_krr.") else level, line
 
 
 def _action() -> str:
     """What the first filter does that concerns the warning, wherever it comes from."""
-    actions = (
-        action
-        for action, message, category, module, line in warnings.filters
-        if issubclass(StatusWarning, category) and message is module is None and not line
-    )
-    return next(actions, "default")
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(StatusWarning, category) and message is module is None and not line:
+            return action
+    return "default"
