@@ -1,4 +1,4 @@
-"""GPT-2 models of Hugging Face, with the read-in and readout of Garg et al., in the one forward.
+"""GPT-2 models of PyTorch, with the read-in and readout of Garg et al., in the one forward.
 
 `reference` is a GPT-2 of this file's own in NumPy, which reads the same tensors.
 """
@@ -200,8 +200,8 @@ def test_a_gpt2_that_is_not_understood_is_refused(x64):
         return network, SimpleNamespace(weight=np.ones(*like), bias=None), read_out
 
     refused = {
-        "activation_function must be one of 'gelu_new', .*, got 'gelu'": standing_in(
-            activation_function="gelu"
+        "activation_function must be one of 'gelu_new', .*, got 'silu'": standing_in(
+            activation_function="silu"
         ),
         "must have no cross attention": standing_in(add_cross_attention=True),
         "layer_norm_epsilon of the model must be 1e-5": standing_in(layer_norm_epsilon=1e-6),
@@ -213,6 +213,11 @@ def test_a_gpt2_that_is_not_understood_is_refused(x64):
     for message, parts in refused.items():
         with pytest.raises(TypeError if "float32" in message else ValueError, match=message):
             from_gpt2(*parts)
+    for other in (object(), SimpleNamespace(config=network.config), *standing_in(model_type="t5")):
+        with pytest.raises(
+            TypeError, match=r"the GPT of nanoGPT .*; icl_krr\.probes\.identify_arrays"
+        ):
+            from_gpt2(other, read_in, read_out)
     with jax.enable_x64(False), pytest.raises(ValueError, match="float32 if x64 is not enabled"):
         from_gpt2(network, read_in, read_out)
     with pytest.raises(ValueError, match="at most 14 positions"):
@@ -242,12 +247,15 @@ def test_a_pytorch_model_without_torch_is_refused_in_a_sentence(monkeypatch):
 def hugging_face(dtype="float64", kind="GPT2Model", **options):
     """A network, its read-in and its readout, with every weight at random."""
     torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
-    dtype = getattr(torch, dtype)
     sizes = {"n_embd": D, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 2 * N + 3}
     tokens = {"vocab_size": 2, "bos_token_id": 0, "eos_token_id": 0}
     network = getattr(transformers, kind)(transformers.GPT2Config(**sizes, **tokens, **options))
-    parts = network, torch.nn.Linear(P, D), torch.nn.Linear(D, 1)
-    generator = torch.Generator().manual_seed(0)
+    return at_random(network, torch.nn.Linear(P, D), torch.nn.Linear(D, 1), dtype=dtype)
+
+
+def at_random(*parts, dtype="float64"):
+    torch = pytest.importorskip("torch")
+    dtype, generator = getattr(torch, dtype), torch.Generator().manual_seed(0)
     for part in parts:
         for weight in part.to(dtype).eval().parameters():
             weight.data += 0.3 * torch.randn(weight.shape, generator=generator, dtype=dtype)
@@ -269,7 +277,7 @@ OPTIONS = {
     "as it comes": {},
     "relu, of a language model": {"activation_function": "relu", "kind": "GPT2LMHeadModel"},
     "other scales": {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True},
-    "wide": {"n_inner": 5},
+    "wide, exact GELU": {"n_inner": 5, "activation_function": "gelu"},
 }
 
 
@@ -288,6 +296,43 @@ def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
         # all at once: one answer may be near 0, where rounding errors are relative to its terms
         at_points = np.append(along[:N], along[N + query])
         assert relative(at_points, np.append(answers[:-1:2], answers[-1])) < tolerance
+
+
+@foreign
+@pytest.mark.parametrize(("activation", "bias"), [("none", True), ("tanh", False), ("ReLU", True)])
+def test_every_layer_is_that_of_a_nano_gpt(activation, bias, x64):
+    """Linear layers in place of Conv1D, whose weights are transposed, and a module of the MLP."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    linear, norm = partial(nn.Linear, bias=bias), partial(nn.LayerNorm, D, bias=bias)
+    gelu = nn.ReLU() if activation == "ReLU" else nn.GELU(activation)
+
+    def layer():
+        attn = nn.ModuleDict({"c_attn": linear(D, 3 * D), "c_proj": linear(D, D)})
+        mlp = nn.ModuleDict({"c_fc": linear(D, 4 * D), "gelu": gelu, "c_proj": linear(4 * D, D)})
+        return nn.ModuleDict({"ln_1": norm(), "attn": attn, "ln_2": norm(), "mlp": mlp})
+
+    network = nn.Module()
+    network.config = SimpleNamespace(n_layer=LAYERS, n_head=HEADS, n_embd=D, block_size=2 * N + 3)
+    inner = {"wpe": nn.Embedding(2 * N + 3, D), "h": nn.ModuleList([layer(), layer()])}
+    network.transformer = nn.ModuleDict(inner | {"ln_f": norm()})
+    parts, task = at_random(network, nn.Linear(P, D), nn.Linear(D, 1)), draw()
+    tokens = torch.tensor(sequence(task, 0))
+    states = [parts[1](tokens) + inner["wpe"].weight[: len(tokens)]]
+    for block in inner["h"]:
+        h, attn, mlp = states[-1], block.attn, block.mlp
+        heads = [
+            part.reshape(len(h), HEADS, -1).transpose(0, 1)
+            for part in attn.c_attn(block.ln_1(h)).split(D, dim=1)
+        ]
+        mixed = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        h = h + attn.c_proj(mixed.transpose(0, 1).reshape(h.shape))
+        states.append(h + mlp.c_proj(mlp.gelu(mlp.c_fc(block.ln_2(h)))))
+    answers = parts[2](network.transformer.ln_f(states[-1]))[::2, 0].detach().numpy()
+    ours = from_gpt2(*parts)
+    cache = ik.run_with_cache(ours, task, names=("stream",))[1]
+    assert relative(cache["stream"][:, 1 : 2 * N + 2], torch.stack(states).detach()) < 1e-12
+    assert relative(ik.predict_along(ours, task)[: N + 1], answers) < 1e-12
 
 
 @foreign

@@ -12,8 +12,9 @@ tested on a transformer whose algorithm is known. The docstring of `to_t5` has a
 - The mask is stored in a channel, so the model needs no attention mask.
 - Every slot of the layout can be read from every layer (`T5.slot`).
 
-`from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and readout of
-Garg et al. (2022), so that caches, hooks and probes work on a model that was trained elsewhere.
+`from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face or of nanoGPT, with the read-in and
+readout of Garg et al. (2022), so that caches, hooks and probes work on a model that was trained
+elsewhere.
 
 `from_linear_attention` reads the inputs of a recurrent layer (DeltaNet, KDA, Mesa and others) as a
 task, so that a construction can be compared with the layer, token by token.

@@ -1,4 +1,4 @@
-"""GPT-2 models of Hugging Face that regress in context, as weights of the one forward."""
+"""GPT-2 models of PyTorch that regress in context, as weights of the one forward."""
 
 from __future__ import annotations
 
@@ -12,8 +12,25 @@ from .._core import checks
 from ..residual import Layout, Read, Slot
 from ..transformer import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
-ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu": "normal_cdf",  # times its argument
+    "relu": "relu",
+}
 """Names of activations in a GPT-2 config, and ours for the same functions."""
+MODULES = {"none": "gelu", "tanh": "gelu_new"}
+"""The same names, by the argument `approximate` of a `torch.nn.GELU`."""
+PARTS = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
+"""Names of the weights of a layer."""
+
+
+class Config(NamedTuple):
+    """What the weights of a GPT-2 do not say: `scales` are the factors of the logits of layers."""
+
+    n_head: int
+    activation: str
+    scales: np.ndarray
 
 
 class Linear(NamedTuple):
@@ -32,7 +49,7 @@ class Linear(NamedTuple):
 
 
 def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
-    r"""Read a GPT-2 of Hugging Face that regresses in context as a `Transformer`.
+    r"""Read a GPT-2 of Hugging Face or of nanoGPT that regresses in context as a `Transformer`.
 
     The model is that of Garg et al.: the tokens are $x_1, y_1, x_2, y_2, \dots, x_{query}$, with
     y in the first of p channels. `read_in` embeds them, and `read_out` predicts y at the tokens of
@@ -46,17 +63,20 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     supports. $1 / \sqrt{d_k}$ is a factor of the query weights. Dropout is left out.
 
     Args:
-        model: a `transformers.GPT2Model`, or a model that has one as `transformer`, with float32 or
-            float64 weights. Only its config and the values of its weights are read.
+        model: a `transformers.GPT2Model`, or a model that has one as `transformer`, or the `GPT`
+            of nanoGPT (`torch.nn.Linear` in place of `Conv1D`, with or without biases), with
+            float32 or float64 weights. Only its config, its activation and the values of its
+            weights are read.
         read_in: a `torch.nn.Linear` from p features to the width d.
         read_out: a `torch.nn.Linear` from the width d to one output.
 
     Returns:
-        A `Transformer` in the dtype of the weights. Tasks have at most `n_positions` tokens.
+        A `Transformer` in the dtype of the weights. Tasks have at most as many tokens as `wpe`.
 
     Raises:
-        ValueError: the GPT-2 has cross attention, an activation other than `gelu_new` and `relu`,
-            or another epsilon than 1e-5; the maps do not fit; or the weights are float64 and x64 is
+        TypeError: the model is of another class. `icl_krr.probes.identify_arrays` takes it.
+        ValueError: the GPT-2 has cross attention, an activation other than GELU and ReLU, or
+            another epsilon than 1e-5; the maps do not fit; or the weights are float64 and x64 is
             not enabled.
 
     Source: Garg et al., What can transformers learn in-context?, 2022, arXiv:2208.01066; Radford
@@ -74,89 +94,95 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     >>> ik.probes.layerwise(model, task).shape
     (5, 1)
     """
-    model = getattr(model, "transformer", model)
-    config = config_of(model)
-    state = {name: array(name, tensor) for name, tensor in model.state_dict().items()}
+    inner = getattr(model, "transformer", model)
+    config = config_of(model, inner)
+    state = {name: array(name, tensor) for name, tensor in inner.state_dict().items()}
     inward, outward = linear("read_in", read_in), linear("read_out", read_out)
-    check_fits(config, state, inward, outward)
-    steps, d = blocks(config, state), config.n_embd
+    d = state["wpe.weight"].shape[1]
+    check_fits(d, state, inward, outward)
     fields = {"x": inward.weight, "y": inward.weight[:1], "one": inward.bias[None]}
     # the aggregator comes first and has a position that nobody reads
     positions = np.pad(state["wpe.weight"], ((1, 0), (0, 0)))
     one = Read({"one": jnp.ones((), positions.dtype)}, 1)
     weights = Weights(
         embedding={"stream": Read(jax.tree.map(jnp.asarray, fields), d), "one": one},
-        steps=steps,
+        steps=blocks(config, state, d),
         readout=outward.read(),
         positions={"stream": jnp.asarray(positions)},
-        final_norm=norm(state, "ln_f"),
+        final_norm={"stream": Norm(*map(jnp.asarray, weight_and_bias(state, "ln_f")))},
     )
     spec = Spec(
         len(inward.weight), causal=True, inclusive=True, tokens="interleaved", aggregator=False
     )
     layout = Layout((Slot("stream", d), Slot("one", 1, kind="data")))
-    return Transformer(weights, spec, layout, config.n_layer)
+    return Transformer(weights, spec, layout, len(config.scales))
 
 
-def blocks(config: Any, state: dict[str, np.ndarray]) -> tuple[Block, Block]:
+def blocks(config: Config, state: dict[str, np.ndarray], d: int) -> tuple[Block, Block]:
     """The attention and the MLP of all layers, with the layers as first axis."""
-    d, layers = config.n_embd, config.n_layer
-
-    def of_layers(name: str) -> np.ndarray:
-        return np.stack([state[f"h.{i}.{name}"] for i in range(layers)])
+    of_linear = len(state["h.0.attn.c_attn.weight"]) != d  # [3 d, d]; that of Conv1D is [d, 3 d]
 
     def affine(name: str) -> Linear:
-        return Linear(of_layers(f"{name}.weight"), of_layers(f"{name}.bias"))
+        """Weights [L, in, out] and biases [L, out]."""
+        each = [weight_and_bias(state, f"h.{i}.{name}", of_linear) for i in range(len(scale))]
+        return Linear(*map(np.stack, zip(*each, strict=True)))
 
     def bias(name: str) -> Unit:
-        return Unit(Read({"one": jnp.asarray(of_layers(f"{name}.bias")[:, None])}, d))
+        return Unit(Read({"one": jnp.asarray(affine(name).bias[:, None])}, d))
 
     def normed(name: str) -> dict[str, Norm]:
-        scale, offset = of_layers(f"{name}.weight"), of_layers(f"{name}.bias")
-        return {"stream": Norm(jnp.asarray(scale), jnp.asarray(offset))}
+        return {"stream": Norm(*map(jnp.asarray, affine(name)))}
 
-    scale = np.ones((layers, 1, 1), state["wpe.weight"].dtype)
-    if config.scale_attn_weights:
-        scale /= np.sqrt(d // config.n_head)
-    if config.scale_attn_by_inverse_layer_idx:
-        scale /= np.arange(1, layers + 1)[:, None, None]
+    scale = config.scales[:, None, None].astype(state["wpe.weight"].dtype)
     query, key, value = (affine("attn.c_attn").columns(slice(i * d, (i + 1) * d)) for i in range(3))
-    out = jnp.asarray(of_layers("attn.c_proj.weight"))
+    out = jnp.asarray(affine("attn.c_proj").weight)
     heads = Heads(query.read(scale), key.read(), (Write(value.read(), out),), config.n_head)
-    units = Unit(
-        None,
-        affine("mlp.c_fc").read(),
-        jnp.asarray(of_layers("mlp.c_proj.weight")),
-        "stream",
-        ACTIVATIONS[config.activation_function],
-    )
+    hidden, activation = affine("mlp.c_fc").read(), ACTIVATIONS[config.activation]
+    out = jnp.asarray(affine("mlp.c_proj").weight)
+    factor = hidden if activation == "normal_cdf" else None
+    units = Unit(factor, hidden, out, "stream", activation)
     return (
         Block((heads,), (bias("attn.c_proj"),), normed("ln_1"), {}),
         Block((), (units, bias("mlp.c_proj")), {}, normed("ln_2")),
     )
 
 
-def norm(state: dict[str, np.ndarray], name: str) -> dict[str, Norm]:
-    weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
-    return {"stream": Norm(jnp.asarray(weight), jnp.asarray(bias))}
+def weight_and_bias(state: dict[str, np.ndarray], name: str, of_linear: bool = False) -> Linear:
+    """A weight, transposed if a matrix is that of a `torch.nn.Linear`, and its bias, or zeros."""
+    weight = state[f"{name}.weight"]
+    weight = weight.T if of_linear else weight
+    return Linear(weight, state.get(f"{name}.bias", np.zeros(weight.shape[-1], weight.dtype)))
 
 
-def config_of(model: Any) -> Any:
-    """The config of a GPT-2 that the forward can run."""
-    config: Any = getattr(model, "config", None)
-    if getattr(config, "model_type", None) != "gpt2" or not hasattr(model, "state_dict"):
+def config_of(model: Any, inner: Any) -> Config:
+    """What the forward needs of the config of a GPT-2 that it can run."""
+    config: Any = getattr(inner, "config", getattr(model, "config", None))
+    names = {"wpe.weight", "ln_f.weight", *(f"h.0.{part}.weight" for part in PARTS)}
+    is_gpt2 = hasattr(config, "n_head") and getattr(config, "model_type", "gpt2") == "gpt2"
+    if not is_gpt2 or not hasattr(inner, "state_dict") or names - {*inner.state_dict()}:
         raise TypeError(
-            f"model must be a transformers.GPT2Model, got {type(model).__name__}; "
-            "icl_krr.probes.identify_arrays takes the predictions of any network"
+            "model must be a transformers.GPT2Model or the GPT of nanoGPT with its config, "
+            f"got {type(model).__name__}; icl_krr.probes.identify_arrays takes the predictions of "
+            "a model of any class, which icl_krr.probes.torch_arrays computes"
         )
-    checks.choice("activation_function", config.activation_function, tuple(ACTIVATIONS))
-    if config.add_cross_attention:
+    if hasattr(config, "activation_function"):
+        activation = config.activation_function
+    else:
+        module = getattr(inner.h[0].mlp, "gelu", None)
+        approximate = getattr(module, "approximate", "")
+        activation = MODULES.get(approximate, type(module).__name__.lower())
+    checks.choice("activation_function", activation, tuple(ACTIVATIONS))
+    if getattr(config, "add_cross_attention", False):
         raise ValueError("model must have no cross attention, got add_cross_attention=True")
-    if config.layer_norm_epsilon != 1e-5:
-        raise ValueError(
-            f"layer_norm_epsilon of the model must be 1e-5, got {config.layer_norm_epsilon}"
-        )
-    return config
+    epsilon = getattr(config, "layer_norm_epsilon", 1e-5)
+    if epsilon != 1e-5:
+        raise ValueError(f"layer_norm_epsilon of the model must be 1e-5, got {epsilon}")
+    scales = np.ones(config.n_layer)
+    if getattr(config, "scale_attn_weights", True):
+        scales /= np.sqrt(config.n_embd // config.n_head)
+    if getattr(config, "scale_attn_by_inverse_layer_idx", False):
+        scales /= np.arange(1, config.n_layer + 1)
+    return Config(config.n_head, activation, scales)
 
 
 def linear(name: str, layer: Any) -> Linear:
@@ -179,8 +205,8 @@ def array(name: str, tensor: Any) -> np.ndarray:
     return np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") else tensor)
 
 
-def check_fits(config: Any, state: dict[str, np.ndarray], inward: Linear, outward: Linear) -> None:
-    d, width = config.n_embd, inward.weight.shape[1]
+def check_fits(d: int, state: dict[str, np.ndarray], inward: Linear, outward: Linear) -> None:
+    width = inward.weight.shape[1]
     if width != d:
         raise ValueError(f"read_in must map p features to the width {d}, got {width} channels")
     if outward.weight.shape != (d, 1):
