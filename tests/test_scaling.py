@@ -133,3 +133,15 @@ def test_the_page_shows_models_beside_solvers(solver_curves):
     ((_, header, lines),) = board.tables
     assert header[-3:] == [name.replace("_", " ") for name in NAMES]
     assert [line[-1] == "-" for line in lines] == 5 * [True] + [False]
+    # a solver that diverges does not flatten the others, and one width is no chart
+    squares = {"newton_schulz": np.full((16, 7), 1e32)}
+    diverged = solver_curves._replace(squares=solver_curves.squares | squares)
+    section = scaling_section([row for row in rows if row["width"] == 32], KEY, diverged, "seed 0")
+    charts = section.parts[0].charts
+    points = charts[0].complete()["data"]["values"]
+    limit = 10 * solver_curves.excess("gradient_descent")[0]
+    assert {one["line"] for one in points} == {line for line, _ in values} - {"newton schulz"}
+    assert max(one["value"] for one in points) <= limit
+    assert f"Values above {limit:.3g}, 10 times that of the prediction 0" in section.words[2]
+    assert section.words[3].endswith("all have width 32 (trained decoder: excess 0.125).")
+    assert len(charts) == len(axes) - 1

@@ -13,11 +13,13 @@ import icl_krr as ik
 from icl_krr import cli, plots, theory
 from icl_krr.catalogue import AXES, AxisEntry, compared
 from icl_krr.experiments import SweepConfig, _study
+from icl_krr.experiments._shared.rows import Plot, tidy
 from icl_krr.experiments._sweep import grid as module
 from icl_krr.experiments._sweep.axis import along, positive
 from icl_krr.experiments._sweep.config import axis_of
 from icl_krr.experiments._sweep.grid import last, run_cell
 from icl_krr.experiments._sweep.trial import against_exact, draw, kernel_of
+from icl_krr.report import sweep_section, training_section
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -274,3 +276,39 @@ def test_the_figure_labels_what_was_run(tmp_path):
     assert names == ["chebyshev", "richardson", "exact KRR", "zero prediction"]
     assert "units of y" in bottom.get_ylabel()
     assert all(words in top.get_title() for words in ("2 seeds", "float32"))
+    assert not legend.get_title().get_text()
+
+
+def test_figure_and_page_are_cut_where_a_line_diverges():
+    """And a page has a sentence in place of a chart with one point on its axis."""
+    axes = {"line": ["good", "bad"], "seed": [0], "value": [2], "step": range(4)}
+    errors = np.array([[0.9, 0.5, 0.1, 0.01], [1.0, 7.0, 1e9, 1e32]])[:, None, None]
+    both = {"gap": errors, "rmse": 2 * errors}
+    rows = tidy(axes, **both, **{"exact rmse": 0.1, "zero rmse": 2.0})
+    plot = Plot("step", "gap", ("line",))
+    cut = [
+        f"Values above {at}, 10 times that of the prediction 0, are not drawn: bad."
+        for at in (10, 20)
+    ]
+    figure = plots.sweep_figure("depth", plot, rows, "float32")
+    assert [axis.get_ylim()[1] for axis in figure.axes] == [10, 20]
+    assert figure.legends[0].get_title().get_text() == "\n".join(cut)
+    section = sweep_section("sweep-1", "depth", plot, rows, "")
+    assert [words.partition(". ")[2] for words in section.words] == cut
+    for chart, limit in zip(section.parts[0].charts, (10, 20), strict=True):
+        (drawn,) = chart.complete()["layer"]
+        assert drawn["encoding"]["y"]["scale"]["domain"][1] <= 100
+        assert f"datum.value <= {limit}" in json.dumps(drawn)
+    single = sweep_section("sweep-1", "width", Plot("value", "gap", ("line",)), rows, "")
+    assert single.words == ("There is one value of width, 2: the table has its numbers.",)
+    assert not single.parts[0].charts
+    assert len(single.parts[0].tables) == 2
+    trained = {"step": 8, "loss": 1e9, "validation": 0.5, "exact": 0.1, "nadaraya_watson": 0.2}
+    trained |= {"mean": 0.9, "zero": 1.0}
+    section = training_section("a run", [trained, trained | {"step": 16, "loss": 0.5}], "")
+    assert section.words[1] == cut[0].replace("bad", "training batches")
+    points = section.parts[0].charts[0].complete()["data"]["values"]
+    assert max(point["value"] for point in points) == 1
+    single = training_section("a run", [trained], "")
+    assert not single.parts[0].charts
+    assert "one step" in single.words[-1]

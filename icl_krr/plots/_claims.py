@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from ._style import COLORS, finish, label_ticks, legend, sheet
+from ._style import COLORS, cut_diverged, finish, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,16 +60,18 @@ def sweep_figure(
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
     bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)
     bottom.set_xlabel("step" if plot.x == "step" else PLACES.get(name, name))
-    for axis in (top, bottom):
+    sentences = []
+    for axis, zero in ((top, 1.0), (bottom, max(row["zero rmse"] for row in rows))):
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
+        sentences.append(cut_diverged(axis, zero))
         label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
         axis.grid(alpha=0.25)
     places = sorted({row[plot.x] for row in rows})
     if plot.logx and len(places) <= 10:
         bottom.set_xticks(places, [f"{place:g}" for place in places])
         bottom.minorticks_off()
-    legend(figure, top, bottom)
+    legend(figure, top, bottom, heading="\n".join(filter(None, sentences)))
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(

@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ._panels import curves_figure
-from ._style import BLUE, PURPLE, RED, STYLES, finish, label_ticks, legend, sheet
+from ._style import BLUE, PURPLE, RED, STYLES, cut_diverged, finish, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
     from ..experiments._ablate.ablation import Ablation
@@ -28,6 +28,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     has_rmse = not any(math.isnan(row.rmse) for one in results.values() for row in one.baselines)
     figure = Figure(figsize=(5.2 * len(results), 7 if has_rmse else 4.2), layout="constrained")
     axes = figure.subplots(1 + has_rmse, len(results), squeeze=False, sharex="col")
+    sentences = []
     for (name, result), column in zip(results.items(), axes.T, strict=True):
         top, bottom = column[0], column[-1]
         facts, rows = result.facts, result.rows
@@ -49,6 +50,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
         top.plot(steps, bounds, "--", color="black", label="proven bound on the error of alpha")
         if any(row.gap > 0 for row in rows):
             top.set_yscale("log")
+        sentences.append(cut_diverged(top, 1.0))
         top.set_ylabel("relative distance to exact KRR")
         top.set_title(
             f"{name}: n = {facts['n']}, p = {facts['p']}, ridge = {facts['ridge']:.3g}\n"
@@ -58,10 +60,13 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
         )
         if has_rmse:
             bottom.set_ylabel("RMSE at the queries (units of y)")
+            zero = next(row.rmse for row in result.baselines if row.predictor == "zero")
+            sentences.append(cut_diverged(bottom, zero))
         label_ticks(top)
         label_ticks(bottom, whole="x")
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
-    legend(figure, *axes[:, 0], ncols=2 * len(results))
+    words = "\n".join(dict.fromkeys(filter(None, sentences)))
+    legend(figure, *axes[:, 0], ncols=2 * len(results), heading=words)
     return figure
 
 

@@ -6,9 +6,12 @@ from io import BytesIO
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from ..experiments._shared.rows import cut
 
 # Okabe and Ito, Color universal design, 2008; then grey, and Tol's indigo
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -38,6 +41,15 @@ def label_ticks(axis: Axes, whole: str = "") -> None:
             part.set_minor_formatter(NullFormatter())
         elif part.get_scale() == "linear" and name in whole:
             part.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def cut_diverged(axis: Axes, zero: float) -> str:
+    """Cut an axis where curves diverge; a sentence that names them, or "" (see `cut`)."""
+    lines = [(line.get_label(), np.asarray(line.get_ydata(), float)) for line in axis.lines]
+    limit, sentence = cut([(str(name), value) for name, values in lines for value in values], zero)
+    if sentence:
+        axis.set_ylim(top=limit)
+    return sentence
 
 
 def finish(figure: Figure, axis: Axes, title: str, whole: str = "x", **options: Any) -> Figure:

@@ -11,7 +11,7 @@ import numpy as np
 from ..catalogue import SOLVERS
 from ..experiments import _scaling as scaling
 from ..experiments._curves import Curves
-from ..experiments._shared.rows import Rows
+from ..experiments._shared.rows import Rows, cut
 from ._chart import INK, PALETTE, Board, BoardTable, Chart, Line, three_digits
 from ._marks import curves, log_axis
 from ._page import Section
@@ -41,7 +41,8 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
         for t, value in enumerate(curve)
         if t
     ]
-    charts = []
+    zero = float(np.median([curve[0] for curve in solvers.values()]))  # where most solvers start
+    charts, words = [], list(WORDS)
     for axis in scaling.AXIS_SETTINGS:
         points, lines_of_chart = (drawn, dict(lines)) if axis == "depth" else ([], {})
         dashes = iter(("1 0", "6 3", "2 3", "9 2"))
@@ -54,7 +55,19 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
                 {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
                 for place, logs in sorted(places.items())
             ]
-        charts.append(chart(axis, [one for one in points if one["value"] >= LEAST], lines_of_chart))
+        limit, sentence = cut([(one["line"], one["value"]) for one in points], zero)
+        words += [sentence] if sentence else []
+        points = [one for one in points if LEAST <= one["value"] <= limit]
+        if len({one["x"] for one in points}) > 1:
+            charts.append(chart(axis, points, lines_of_chart))
+        else:
+            each = [f"{one['line']}: excess {one['value']:.3g}" for one in points]
+            at = (
+                f"all have {axis} {points[0]['x']:g} ({', '.join(each)})"
+                if points
+                else "none has an excess"
+            )
+            words.append(f"There is no chart against {axis}: of the models to compare, {at}.")
     board = Board(
         tuple(charts),
         caption=f"First chart: {facts}. Other charts vary one setting of the most common models; "
@@ -63,8 +76,9 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
     )
     blocks = {name: SOLVERS[name].blocks.get("softmax", 1) for name in solver_curves.squares}
     counts = ", ".join(f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1)
-    words = (*WORDS, f"A step is one block of a constructed transformer, but {counts}.")
-    return Section("scaling", "Errors of trained models against their sizes", words, (board,))
+    words.insert(1, f"A step is one block of a constructed transformer, but {counts}.")
+    title = "Errors of trained models against their sizes"
+    return Section("scaling", title, tuple(words), (board,))
 
 
 def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import altair as alt
 import numpy as np
 
-from ..experiments._shared.rows import Plot, Rows
+from ..experiments._shared.rows import Plot, Rows, cut
 from . import _chart
 from ._chart import BLUE, GREEN, INK, ORANGE, SKY, Board, BoardTable, Cell, Line
 from ._marks import STEPS, curves, log_axis
@@ -67,15 +67,22 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
     top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
     columns = [*range(0, len(along), -(-len(along) // 8))]
     frame = "step" if moves else 0
-    charts, data, tables = [], {}, []
+    charts, data, tables, words = [], {}, [], []
+    zero = {"top": 1.0, "bottom": float(np.max(bottom["zero prediction"].values))}
     for name, column, lines in (("top", plot.y, top), ("bottom", "rmse", bottom)):
-        charts.append(chart(WORDS[column], name, lines, along, x, frame))
+        each = [(label, value) for label, one in lines.items() for value in one.values.ravel()]
+        limit, sentence = cut(each, zero[name])
+        if len(along) > 1:
+            charts.append(chart(WORDS[column], name, lines, along, x, frame, limit))
+            words += [f"{WORDS[column]}. {sentence}"] if sentence else []
         data[name] = [_chart.numbers(one.values) for one in lines.values()]
         cells = [
             [label, *(Cell((name, i, k, frame)) for k in columns)] for i, label in enumerate(lines)
         ]
         header = ["line", *(str(along[k]) for k in columns)]
         tables.append(BoardTable(f"{WORDS[column]}, against {x['title']}", header, cells))
+    if len(along) == 1:
+        words = [f"There is one value of {x['title']}, {along[0]}: the table has its numbers."]
     slider = _chart.Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
     board = Board(
         charts=tuple(charts),
@@ -84,13 +91,19 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
         caption=f"Medians over seeds. {provenance}",
         tables=tuple(tables),
     )
-    return Section(anchor, f"Sweep over the axis {axis}", (), (board,))
+    return Section(anchor, f"Sweep over the axis {axis}", tuple(words), (board,))
 
 
 def chart(
-    title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: alt.X, frame: str | int
+    title: str,
+    name: str,
+    drawn: dict[str, Curve],
+    along: list[Any],
+    x: alt.X,
+    frame: str | int,
+    limit: float,
 ) -> _chart.Chart:
-    """The curves in the array `name` of the board."""
+    """The curves in the array `name` of the board, up to a limit."""
     points = [
         {"line": label, "curve": i, "place": k, "x": value}
         for i, label in enumerate(drawn)
@@ -98,15 +111,18 @@ def chart(
     ]
     lines = {label: one.line for label, one in drawn.items()}
     value = f"toNumber({name}[datum.curve][datum.place][{frame}])"
-    positive = "isFinite(datum.value) && datum.value > 0"
+    values = np.concatenate([one.values.ravel() for one in drawn.values()])
+    values = values[values <= limit]
+    in_range = "isFinite(datum.value) && datum.value > 0"
+    in_range += f" && datum.value <= {limit:g}" if np.isfinite(limit) else ""
     return curves(
         title,
         f"Lines of medians over seeds against {x['title']}, on a log scale.",
         points,
         x,
-        log_axis(np.concatenate([one.values.ravel() for one in drawn.values()]).tolist()),
+        log_axis(values.tolist()),
         lines,
-        base=alt.Chart().transform_calculate(value=value).transform_filter(positive),
+        base=alt.Chart().transform_calculate(value=value).transform_filter(in_range),
         zoom=x["shorthand"] == "x:Q",
         marked=True,
         height=240,
@@ -164,9 +180,13 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         for line, column in columns.items()
         for row in rows
     ]
-    axis = log_axis(point["value"] for point in points)
+    words = [measure.words]
     if measure is DENSITIES:
         axis = {"scale": {"zero": False}}
+    else:
+        limit, sentence = cut([(one["line"], one["value"]) for one in points], rows[-1]["zero"])
+        points = [one for one in points if not one["value"] > limit]  # NaN is a gap in a line
+        axis, words = log_axis(one["value"] for one in points), [*words, *filter(None, [sentence])]
     chart = curves(
         f"{measure.title} against training steps",
         measure.about,
@@ -175,7 +195,6 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         axis | {"title": measure.units},
         lines,
         zoom=True,
-        marked=len(rows) == 1,
         height=220,
         span=12,
     )
@@ -185,5 +204,8 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         [str(row["step"]), *(f"{float(row[column]):.3g}" for column in columns.values())]
         for row in table_rows
     ]
-    board = Board((chart,), caption=provenance, tables=(BoardTable(measure.title, header, table),))
-    return Section("training", f"How {name} was trained", (measure.words,), (board,))
+    charts = (chart,)
+    if len(rows) == 1:
+        charts, words = (), [*words, "There is one step, whose errors are in the table."]
+    board = Board(charts, caption=provenance, tables=(BoardTable(measure.title, header, table),))
+    return Section("training", f"How {name} was trained", tuple(words), (board,))
