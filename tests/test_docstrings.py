@@ -303,6 +303,18 @@ def test_the_code_of_a_guide_needs_no_other_names(site):
         assert result.returncode == 0, f"{guide}: {result.stdout}"
 
 
+WIDE = """() => [...document.querySelectorAll("article table")].filter(
+  (table) => table.offsetWidth > table.closest("article").clientWidth).length"""
+
+
+@pytest.mark.extras
+def test_no_table_is_wider_than_its_column(site, browser):
+    page = browser.new_page(viewport={"width": 1300, "height": 900}, java_script_enabled=False)
+    for path in [path for path, text in site[1].items() if "<table" in text]:
+        page.goto(path.as_uri())
+        assert not page.evaluate(WIDE), path.name
+
+
 @pytest.mark.extras
 def test_the_site_works_from_a_folder(site, browser):
     """The search finds what it should first, nothing is asked of a network, all fits on a phone."""

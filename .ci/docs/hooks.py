@@ -89,4 +89,13 @@ def on_config(config):
 
 def on_page_markdown(markdown, page, **_):
     Names.rooms = page.meta.get("rooms", ())
+    folder, _, name = page.file.src_uri.rpartition("/")
+    if folder == "benchmarks/results" and name != "claims.md":
+        page.meta["hide"] = ["toc"]  # the tables are wide
     return markdown
+
+
+def on_post_page(output, **_):
+    """Cells of tables may break after an underscore that is not inside a tag."""
+    cells = re.compile(r"(?s)<(t[hd])\b.*?</\1>")
+    return cells.sub(lambda cell: re.sub("_(?![^<]*>)", "_<wbr>", cell[0]), output)
