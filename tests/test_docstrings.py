@@ -304,7 +304,7 @@ def test_the_code_of_a_guide_needs_no_other_names(site):
 
 
 WIDE = """() => [...document.querySelectorAll("article table")].filter(
-  (table) => table.offsetWidth > table.closest("article").clientWidth).length"""
+  (table) => table.scrollWidth > table.closest("article").clientWidth).length"""
 
 
 @pytest.mark.extras

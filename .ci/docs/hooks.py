@@ -95,7 +95,9 @@ def on_page_markdown(markdown, page, **_):
     return markdown
 
 
-def on_post_page(output, **_):
+def on_post_page(output, page, **_):
     """Cells of tables may break after an underscore that is not inside a tag."""
+    if page.file.src_uri.startswith("reference/"):  # names of functions alone, which have the room
+        return output
     cells = re.compile(r"(?s)<(t[hd])\b.*?</\1>")
     return cells.sub(lambda cell: re.sub("_(?![^<]*>)", "_<wbr>", cell[0]), output)
