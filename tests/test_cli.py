@@ -200,6 +200,7 @@ REFUSALS = {
     "identify x --kernels linear gausian": r"--kernels: must be one of .*mean 'gaussian'\?\n$",
     "identify gp-enconder": r"model must be .*; did you mean 'gp-encoder'\?\n$",
     "identify gp-encoder --seeds 0": "seeds must be >= 1, got 0",
+    "identify gp-encoder --candidates chebychev": "candidate must .*; did you mean 'chebyshev'",
     "identify a.npz --tasks 9": "--tasks must not be given for a file",
     "identify a.npz": "a.npz does not exist; write tasks to it with --tasks-of RUN",
     "identify a --tasks-of linear": "MODEL must be a file .npz with --tasks-of, got 'a'",

@@ -36,7 +36,7 @@ from benchmarks.refresh import solver_table
 from icl_krr._core.files import to_markdown
 from icl_krr._core.text_tables import format_number
 from icl_krr.catalogue import SOLVERS, spelled, taken
-from icl_krr.cli import _commands
+from icl_krr.cli import _commands, main
 from icl_krr.cli._program import parse
 from icl_krr.experiments import (
     RETRAINING_STUDIES,
@@ -144,6 +144,16 @@ def test_a_command_that_is_shown_is_understood(command):
     if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
         words = {*run_names(), "constructions", "TABLE.csv", "my.py:nesterov"}
         assert argv[1] in words or spelled(argv[1]) in SOLVERS or holds_run(Path(argv[1]))
+
+
+def test_the_setting_that_is_shown_changes_the_answer(tmp_path, capsys):
+    (command,) = (one for one in COMMANDS if "--set" in one)
+    argv = [*shlex.split(command)[1:], "draws=1", "--seeds", "1", "--json", "--out", str(tmp_path)]
+    assert main(argv) == 0
+    (here,) = json.loads(capsys.readouterr().out)["claims"]
+    (recorded,) = (one for one in read("claims")["claims"] if one["id"] == here["id"])
+    assert (recorded["status"], here["status"]) == ("holds", "not confirmed")
+    assert recorded["measured"] < recorded["bound"] < here["measured"] / 10
 
 
 def test_every_command_is_in_the_table():

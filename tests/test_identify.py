@@ -28,7 +28,16 @@ from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes._naming import comparison
+from icl_krr.probes._naming.candidate_fit import (
+    BLOCK,
+    PREDICTIONS,
+    FitProblem,
+    PredictionData,
+    align,
+    search,
+)
 from icl_krr.probes._naming.candidates import parameters, solve
+from icl_krr.probes._naming.comparison import Options
 from icl_krr.probes._naming.layer_predictions import split_halves
 
 SETTING = cache(lambda: bench_family("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
@@ -309,6 +318,32 @@ def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
         assert line.startswith(f"| {entry['num_supports']} | {entry['layers'][-1]['error']:.3g} |")
         assert "| close to | gradient_descent | gradient_descent, linear |" in line
     assert "after some supports" in " ".join(capsys.readouterr().out.split())
+
+
+def test_progress_says_the_time_that_is_left(monkeypatch):
+    """By that of the first candidate, for each of its kernels; the unit here is a minute."""
+    clock, words = [0.0], []
+
+    def fit(name, kernels):
+        clock[0] += 60 * len(kernels)
+
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    names = ("chebyshev", "richardson", "nadaraya_watson")
+    Options(names, ("exponential", "gaussian"), progress=words.append).fits(fit)
+    left = ["", ", about 4 min left", ", about 2 min left"]
+    assert words == [name + more for name, more in zip(names, left, strict=True)]
+
+
+def test_searches_with_more_points_run_the_same_program(x64):
+    tasks = SETTING().tasks
+    data = PredictionData(tasks, np.ones((len(tasks.x), 1, tasks.num_queries)))
+    problem = FitProblem(PREDICTIONS, "nadaraya_watson", "exponential", 1, data, align)
+    before = search._cache_size()
+    (logs, costs), (few, some) = (problem.search(problem.halton(n)) for n in (2 * BLOCK, BLOCK))
+    assert search._cache_size() == before + 1
+    assert len(logs) == len(costs) == 2 * BLOCK
+    assert np.array_equal(few, logs[:BLOCK])
+    assert np.array_equal(some, costs[:BLOCK])
 
 
 def descent(x, y, x_query, steps=2, step_size=0.02):

@@ -99,6 +99,23 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
     assert words <= {word for line in lines for word in line.split()}
 
 
+def test_an_identification_is_short_by_default():
+    lines = tables.wrapped(tables.summary("gp-encoder", identification())).splitlines()
+    assert len(lines) <= 5
+    assert max(map(len, lines)) <= 100
+    text = " ".join(line.strip() for line in lines)
+    for words in ("gp-encoder: none is close", "distance: preconditioned_chebyshev, ", "control: "):
+        assert words in text
+    result = identification()
+    means = [d.mean for d in (*result.best.distances.values(), *nearest_baseline(result).values())]
+    assert all(f"{mean:.3g} in " in text for mean in means)
+
+
+def nearest_baseline(result):
+    totals = [sum(d.mean for d in spaces.values()) for spaces in result.baselines.values()]
+    return [*result.baselines.values()][int(np.argmin(totals))]
+
+
 def test_claims_are_short_by_default(monkeypatch, capsys):
     texts = {}
     for long, width in ((False, 80), (False, 140), (True, 80)):

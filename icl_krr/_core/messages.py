@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
@@ -123,3 +124,13 @@ def _keywords_of(function: Callable) -> list[str]:
         typed = get_args(get_type_hints(function)[name]) if one.kind is one.VAR_KEYWORD else ()
         names += [*get_type_hints(typed[0])] if typed else [name] if name != "self" else []
     return names
+
+
+def time_left(begin: float, done: int, total: int) -> str:
+    """The time for the rest, if each part takes as long as those since `begin`, in monotonic time.
+
+    >>> time_left(time.monotonic() - 60, 1, 11)
+    'about 10 min left'
+    """
+    seconds = (time.monotonic() - begin) / done * (total - done)
+    return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"

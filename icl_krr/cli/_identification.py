@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import textwrap
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from ..experiments.identify._trained_model import Findings
 from ..plots import identification_figure
 from ..probes import Identification
 from ..probes._naming.distances import TITLES, Distance, StreamResult
+from ..probes._naming.identification import total
 from ..probes._naming.layer_predictions import roll_outputs
 from ..tasks import Task
 
@@ -93,6 +95,28 @@ def distance_pages(result: Identification) -> str:
 
 def findings_record(findings: Findings) -> dict[str, Any]:
     return {"layers": findings.layers} | identification_record(findings.identification)
+
+
+def summary(of: str, result: Identification, verdict: str = "") -> list[str]:
+    """The verdict, and the distances of the nearest candidate and of its nearest control."""
+    fit = result.best.fit
+    control = min(result.baselines, key=lambda name: total(result.baselines[name]))
+    each = {
+        f"distance: {fit.candidate}, {fit.kernel} kernel": result.best.distances,
+        f"control: {control}": result.baselines[control],
+    }
+    return [
+        f"{of}: {verdict or result.verdict}",
+        *(
+            f"{name}: {', '.join(f'{d.mean:.3g} in {TITLES[space]}' for space, d in one.items())}"
+            for name, one in each.items()
+        ),
+    ]
+
+
+def wrapped(lines: list[str]) -> str:
+    """Lines of at most 100 columns; those that continue a line are indented."""
+    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
 
 
 def printed(result: Identification) -> list[TextTable | str]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import replace, to_csv, to_json
+from .._core.messages import time_left
 from .._core.text_tables import TextTable
 from ..catalogue import SOLVERS
 from ._options import Command
@@ -130,7 +131,8 @@ Show = Callable[..., None]
 def working(settings: Command) -> Iterator[Show]:
     """Make the folder, set the precision, and yield a function that reports progress.
 
-    It writes to standard error: a bar on a terminal, otherwise a line every 30 seconds.
+    It writes to standard error: a bar on a terminal, otherwise a line every 30 seconds. If the
+    amount of work is known, both say the time that is left.
     """
     import jax
     from rich import progress as rich
@@ -146,16 +148,22 @@ def working(settings: Command) -> Iterator[Show]:
     drawn = rich.Progress(rich.SpinnerColumn(), text, console=console, transient=True)
     with precision, drawn as bar:
         only = bar.add_task("", total=None)
+        begin: tuple[float, int] | None = None
 
         def show(words: str, done: int = 0, total: int | None = None) -> None:
-            nonlocal last
+            nonlocal last, begin
             if total is not None:
                 bar.columns = counted
                 bar.update(only, total=total)
             bar.update(only, description=words, completed=done)
+            start, before = begin = begin or (time.monotonic(), done)
             if console.quiet and time.monotonic() > last + EVERY:
                 last = time.monotonic()
-                print(words if total is None else f"{done} of {total}: {words}", file=sys.stderr)
+                if total is not None:
+                    words = f"{done} of {total}: {words}"
+                    if done > before:
+                        words += f", {time_left(start, done - before, total - before)}"
+                print(words, file=sys.stderr)
 
         yield show
 

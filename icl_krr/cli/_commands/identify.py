@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..._core.files import to_markdown
-from ..._core.text_tables import TextTable
+from ..._core.text_tables import TextTable, as_text
 from ...catalogue import candidate
 from ...experiments.identify._settings import IdentifyConfig, IdentifyOptions
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
@@ -19,6 +19,7 @@ from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.identify._trained_model import Positions
+    from ...probes import Identification
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
     the same family. A file MODEL.npz holds the predictions or the hidden states of a model of any
-    library. First, --tasks-of writes to this file the tasks on which the model must predict."""
+    library. First, --tasks-of writes to this file the tasks on which the model must predict. All
+    candidates take about ten minutes for one seed of gp-encoder the first time, and half of that
+    when their programs are in the cache of JAX. Standard error says the time that is left."""
 
     protocol: Literal["distances", "error-profile"] = "distances"
     """What is compared. "distances": the predictions of layers and steps, and their derivatives.
@@ -65,7 +68,10 @@ class Identify(IdentifyOptions, Source):
     solver: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None
     """A candidate of your own, such as my.py:nesterov: a function with the mark icl_krr.solver
     whose keywords besides ridge, step_size and spectrum have defaults. These three are fitted.
-    If None, no candidate besides those of the catalogue."""
+    If None, no candidate besides the others."""
+    long: bool = False
+    """Print all tables, which are also in the file tables.txt: errors of the layers, distances of
+    all candidates, controls, and nested models."""
     json: bool = False
     """Print JSON instead of tables."""
     out: Path | None = None
@@ -82,18 +88,19 @@ class Identify(IdentifyOptions, Source):
         return self.out or Path(f"icl-krr-identify-{Path(self.model).stem}")
 
     def refuse_options_without_effect(self) -> None:
-        of_arrays = ["kernels", "steps"]
+        of_arrays = ["kernels", "candidates", "steps"]
         of_tasks = ["tasks", "num_queries"]
         of_run = ["probe_tasks", "shift", "positions"]
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
-            unused = [*of_arrays, *of_run, "seeds", "protocol", "solver", "out", "json"]
+            unused = [*of_arrays, *of_run, "seeds", "protocol", "solver", "out", "json", "long"]
             refuse_unused(self, unused, "with --tasks-of")
         elif self.is_file:
             refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
         if self.protocol == "error-profile":
-            refuse_unused(self, ["positions", "shift"], "with --protocol error-profile")
+            unused = ["candidates", "positions", "shift", "long"]
+            refuse_unused(self, unused, "with --protocol error-profile")
 
 
 def run(settings: Identify) -> Outcome:
@@ -101,7 +108,10 @@ def run(settings: Identify) -> Outcome:
 
     checks.count("seeds", settings.seeds)
     if settings.solver is not None:
-        candidate(register_file(settings.solver))
+        own = candidate(register_file(settings.solver)).name
+        if settings.candidates:
+            settings = replace(settings, candidates=(*settings.candidates, own))
+    settings = replace(settings, candidates=tuple(candidate(n).name for n in settings.candidates))
     if settings.tasks_of is not None:
         return _tasks_for(Path(settings.model), settings)
     if settings.is_file:
@@ -183,12 +193,12 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
                 trained, config, positions, lambda words: show(start + words)
             )
 
+        streams = examine_streams(  # the longest part, whose time the first candidate tells
+            trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
+        )
         positions = results(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(results(config, ()).values())).identification for config in configs[1:]]
-        streams = examine_streams(
-            trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
-        )
     identifications = [findings.identification, *others]
     together = agreement(identifications)
     title = f"{settings.model}, seed {settings.seed}, float64"
@@ -199,6 +209,13 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
         for config, result in zip(configs, identifications, strict=True)
     ]
     blocks = tables.printed_findings(settings.model, findings)
+    verdict = f"with {len(configs)} seeds: {together.verdict}" if others else ""
+    last = findings.layers[-1]
+    words = [
+        *tables.summary(settings.model, findings.identification, verdict),
+        f"mean squared error: the model {last['error']:.3g}, exact regression "
+        f"{last['exact']:.3g}, the prediction 0 {last['zero']:.3g}",
+    ]
     files: dict[str, Any] = {
         "identify.json": record,
         "layers.csv": findings.layers,
@@ -215,20 +232,45 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
         ]
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
-        words = "error, verdict, nearest candidate and nearest baseline after some supports"
-        blocks.append(TextTable.of(f"{settings.model}: {words}", table))
+        heading = "error, verdict, nearest candidate and nearest baseline after some supports"
+        blocks.append(TextTable.of(f"{settings.model}: {heading}", table))
+        words += [
+            f"after {count} supports: {one.identification.statement}"
+            for count, one in positions.items()
+        ]
     if others:
-        blocks.append(f"with {len(configs)} seeds: {together.verdict}")
+        blocks.append(verdict)
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
         files |= tables.distance_files(streams, title, "streams-")
         files["streams.md"] = tables.distance_pages(streams)
         blocks += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+        words += tables.summary("through the streams", streams)
     else:
         needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
-        blocks.append(f"The streams were not read: this needs {needs}.")
+        words.append(f"The streams were not read: this needs {needs}.")
+        blocks.append(words[-1])
     facts = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
-    return Outcome(record, blocks, files, facts)
+    return _outcome(settings, record, words, blocks, files, facts, findings.identification)
+
+
+def _outcome(
+    settings: Identify,
+    record: dict[str, Any],
+    words: list[str],
+    blocks: list[TextTable | str],
+    files: dict[str, Any],
+    facts: dict[str, Any],
+    identification: Identification,
+) -> Outcome:
+    """The answer in words or, with --long, the blocks, which are in a file in any case."""
+    from .. import _identification as tables
+
+    names = [one.fit.candidate for one in identification.candidates]
+    files["tables.txt"] = as_text(*blocks, width=160)
+    where = f"All tables are in {settings.folder / 'tables.txt'}; --long prints them."
+    parts = blocks if settings.long else [tables.wrapped([*words, where])]
+    return Outcome(record, parts, files, facts | {"candidates": sorted(names)})
 
 
 def _identify_file(settings: Identify) -> Outcome:
@@ -238,12 +280,13 @@ def _identify_file(settings: Identify) -> Outcome:
     from .. import _identification as tables
 
     options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
+    options["candidates"] = settings.candidates or None
     with jax.enable_x64(True):
         tasks, kinds = tables.read_file(Path(settings.model))
     title = f"{settings.model}, seed {settings.seed}, float64"
     record: dict[str, Any] = {}
     files: dict[str, Any] = {"identify.json": record}
-    blocks, pages = [], []
+    blocks, pages, words, result = [], [], [], None
     with working(settings) as show:
         for kind, arrays in kinds.items():
             result = identify_arrays(
@@ -258,4 +301,7 @@ def _identify_file(settings: Identify) -> Outcome:
             pages.append(tables.distance_pages(result))
             verdict = f"{kind}: {result.verdict}" if len(kinds) > 1 else result.verdict
             blocks += [*tables.printed(result), verdict]
-    return Outcome(record, blocks, files | {"identify.md": "\n".join(pages)})
+            words += tables.summary(kind if len(kinds) > 1 else settings.model, result)
+    files["identify.md"] = "\n".join(pages)
+    assert result is not None
+    return _outcome(settings, record, words, blocks, files, {}, result)

@@ -32,8 +32,8 @@ class Verify(Command):
     """Names of claims, such as C16. If empty, all claims."""
     set: tuple[str, ...] = ()
     """Other settings of the experiment, as NAME=VALUE, such as num_supports=64 widths=2,4. The
-    verdict is then for these settings, and is not compared with the recorded verdict. The option
-    --long prints all settings."""
+    verdict is then for these settings, and is not compared with the recorded verdict: C27 holds,
+    but not with features=16. The option --long prints all settings."""
     quick: bool = False
     """Use fewer draws and one seed. All claims then take three CPU minutes."""
     seeds: int | None = None

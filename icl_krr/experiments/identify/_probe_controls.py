@@ -75,6 +75,7 @@ def examine_streams(run: Run, config: IdentifyConfig, progress: Show) -> Identif
         return None
     model = in_dtype_of_tasks(run.model, fitted)
     options: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
+    options["candidates"] = config.candidates or None
     return probes.identify_streams(model, fitted, scored, **options, progress=progress)
 
 

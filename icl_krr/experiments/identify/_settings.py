@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...catalogue import KERNELS, SHIFTS, find
+from ...catalogue import KERNELS, SHIFTS, candidate, find
 from ...catalogue._choices import KernelName, ShiftName
 
 
@@ -21,6 +21,9 @@ class IdentifyOptions:
     """Number of queries per task."""
     kernels: tuple[KernelName, ...] = tuple(name for name, entry in KERNELS.items() if entry.usual)
     """Kernels to try for each candidate."""
+    candidates: tuple[str, ...] = ()
+    """Solvers to compare the model with, such as chebyshev cg. If empty, all candidates of the
+    catalogue."""
     steps: int | None = None
     """Number of solver steps of a candidate; a candidate for which they are too few gets four times
     as many. If None, 8 per layer of a trained model and 4 per layer of a file."""
@@ -40,6 +43,8 @@ class IdentifyConfig(IdentifyOptions):
 
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
+        for name in self.candidates:
+            candidate(name)
         if self.shift is not None:
             find("shift", SHIFTS, self.shift)
         if self.steps is not None:

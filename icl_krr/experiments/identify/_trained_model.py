@@ -57,6 +57,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
     ridge = float(of.best.ridge)
     options = Options(
+        candidates=config.candidates or None,
         kernels=config.kernels,
         steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
         system=(of.best.kernel, ridge),

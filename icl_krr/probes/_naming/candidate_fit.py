@@ -21,6 +21,9 @@ from ...tasks._task import check_axes, outputs_of
 from .._reading.hyperparameters import minimise
 from .candidates import Tunable, log_upper_bounds, parameters, scaled_log_parameters, solve
 
+BLOCK = 64
+"""Number of points of a search that one call of a compiled program evaluates."""
+
 
 @readable
 class CandidateFit(NamedTuple):
@@ -155,8 +158,15 @@ class FitProblem(NamedTuple):
     def search(
         self, points: np.ndarray, fixed_logs: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log parameters at points of the unit cube, and the costs of the steps there."""
-        logs, costs = search(*self[:4], points, fixed_logs, self.data)
+        """Log parameters at points of the unit cube, and the costs of the steps there.
+
+        Searches with several times `BLOCK` points run the same compiled program.
+        """
+        parts = [
+            search(*self[:4], points[i], None if fixed_logs is None else fixed_logs[i], self.data)
+            for i in np.split(np.arange(len(points)), range(BLOCK, len(points), BLOCK))
+        ]
+        logs, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
         return np.asarray(logs, float), np.asarray(costs, float)
 
     def residuals(self, logs: Any, at: np.ndarray) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._core import checks
+from ..._core.messages import time_left
 from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, taken
 from ...kernels import Kernel, make_kernel
 from ...kernels._kernel import check_kernel
@@ -76,11 +78,13 @@ class Options:
 
     def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
         """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""
-        fits = []
-        for name, kernels in self.kernels_by_candidate.items():
-            if kernels:
-                self.progress(name)
-                fits.append(fit(name, kernels))
+        tried = {name: kernels for name, kernels in self.kernels_by_candidate.items() if kernels}
+        fits, done, total = [], 0, sum(map(len, tried.values()))
+        begin = time.monotonic()
+        for name, kernels in tried.items():
+            self.progress(f"{name}, {time_left(begin, done, total)}" if done else name)
+            fits.append(fit(name, kernels))
+            done += len(kernels)
         return fits
 
 

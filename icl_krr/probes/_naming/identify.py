@@ -64,7 +64,8 @@ def identify(
         strata: number of groups of equal size, by the condition number of $K + \lambda I$.
         system: kernel and ridge for this condition number; default: those of the candidate that
             fits best.
-        progress: function that is called with the name of each candidate before its fit.
+        progress: function that is called with the name of each candidate before its fit and, after
+            the first fit, with the time that is left.
 
     Source of the intervals: Westfall, Young, Resampling-based multiple testing, 1993.
 
