@@ -305,7 +305,7 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
 def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
     """A layer trained on ten supports is a step of gradient descent after five as well."""
     few = ["--tasks", "8", "--probe-tasks", "64", "--kernels", "linear", "--steps", "2"]
-    out = ["--out", str(tmp_path)]
+    out = ["--out", str(tmp_path), "--candidates", "gradient_descent", "cg"]
     assert main(["identify", "linear", "--positions", "5", *few, *out]) == 0
     record = json.loads((tmp_path / "identify.json").read_text())
     assert [entry["num_supports"] for entry in record["positions"]] == [5, 10]
@@ -317,7 +317,13 @@ def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
     for entry, line in zip(record["positions"], output[2:], strict=True):
         assert line.startswith(f"| {entry['num_supports']} | {entry['layers'][-1]['error']:.3g} |")
         assert "| close to | gradient_descent | gradient_descent, linear |" in line
-    assert "after some supports" in " ".join(capsys.readouterr().out.split())
+    names = {entry["candidate"] for entry in record["candidates"]}
+    assert names == {"conjugate_gradient", "gradient_descent"}
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 14  # with two for each position
+    assert max(map(len, lines[:-1])) <= 100
+    assert "tables.txt; --long prints them." in " ".join(lines[-2:])
+    assert "after some supports" in " ".join((tmp_path / "tables.txt").read_text().split())
 
 
 def test_progress_says_the_time_that_is_left(monkeypatch):

@@ -377,5 +377,5 @@ def test_a_file_is_identified_by_its_predictions_and_by_its_streams(tmp_path, ca
     assert "gradient_descent" in record["streams"]["remain"]  # others take the same two steps
     output = capsys.readouterr().out
     first = output.index("layer_predictions: identified: gradient_descent")
-    assert 0 < first < output.index("streams: ")
+    assert 0 == first < output.index("\nstreams: ")
     assert (out / "streams-heatmaps.csv").exists()

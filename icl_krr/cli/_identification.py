@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import textwrap
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -114,11 +113,6 @@ def summary(of: str, result: Identification, verdict: str = "") -> list[str]:
     ]
 
 
-def wrapped(lines: list[str]) -> str:
-    """Lines of at most 100 columns; those that continue a line are indented."""
-    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
-
-
 def printed(result: Identification) -> list[TextTable | str]:
     distances = [
         TextTable.of(
@@ -146,7 +140,6 @@ def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
         "that of the layer. distance: relative distance of the two hat matrices.\n",
         *printed(findings.identification),
-        findings.identification.verdict,
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -19,7 +20,6 @@ from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.identify._trained_model import Positions
-    from ...probes import Identification
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,6 @@ def run(settings: Identify) -> Outcome:
         own = candidate(register_file(settings.solver)).name
         if settings.candidates:
             settings = replace(settings, candidates=(*settings.candidates, own))
-    settings = replace(settings, candidates=tuple(candidate(n).name for n in settings.candidates))
     if settings.tasks_of is not None:
         return _tasks_for(Path(settings.model), settings)
     if settings.is_file:
@@ -238,39 +237,26 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
             f"after {count} supports: {one.identification.statement}"
             for count, one in positions.items()
         ]
-    if others:
-        blocks.append(verdict)
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
         files |= tables.distance_files(streams, title, "streams-")
         files["streams.md"] = tables.distance_pages(streams)
-        blocks += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+        blocks += tables.printed(streams)
         words += tables.summary("through the streams", streams)
     else:
         needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
         words.append(f"The streams were not read: this needs {needs}.")
-        blocks.append(words[-1])
     facts = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
-    return _outcome(settings, record, words, blocks, files, facts, findings.identification)
+    return _answer_first(settings, words, Outcome(record, blocks, files, facts))
 
 
-def _outcome(
-    settings: Identify,
-    record: dict[str, Any],
-    words: list[str],
-    blocks: list[TextTable | str],
-    files: dict[str, Any],
-    facts: dict[str, Any],
-    identification: Identification,
-) -> Outcome:
-    """The answer in words or, with --long, the blocks, which are in a file in any case."""
-    from .. import _identification as tables
-
-    names = [one.fit.candidate for one in identification.candidates]
-    files["tables.txt"] = as_text(*blocks, width=160)
-    where = f"All tables are in {settings.folder / 'tables.txt'}; --long prints them."
-    parts = blocks if settings.long else [tables.wrapped([*words, where])]
-    return Outcome(record, parts, files, facts | {"candidates": sorted(names)})
+def _answer_first(settings: Identify, words: list[str], outcome: Outcome) -> Outcome:
+    """Print words in lines of 100 columns, and only with --long the tables, which are in a file."""
+    words.append(f"All tables are in {settings.folder / 'tables.txt'}; --long prints them.")
+    answer = "\n".join(fill(line, 100, subsequent_indent="  ") for line in words)
+    files = {**outcome.files, "tables.txt": as_text(*outcome.parts, width=160)}
+    tables = outcome.parts if settings.long else []
+    return outcome._replace(parts=[answer, *tables], files=files)
 
 
 def _identify_file(settings: Identify) -> Outcome:
@@ -286,7 +272,7 @@ def _identify_file(settings: Identify) -> Outcome:
     title = f"{settings.model}, seed {settings.seed}, float64"
     record: dict[str, Any] = {}
     files: dict[str, Any] = {"identify.json": record}
-    blocks, pages, words, result = [], [], [], None
+    blocks, pages, words = [], [], []
     with working(settings) as show:
         for kind, arrays in kinds.items():
             result = identify_arrays(
@@ -299,9 +285,7 @@ def _identify_file(settings: Identify) -> Outcome:
             record |= {kind: part} if pages else part  # the first result stands at the top
             files |= tables.distance_files(result, title, f"{kind}-" if pages else "")
             pages.append(tables.distance_pages(result))
-            verdict = f"{kind}: {result.verdict}" if len(kinds) > 1 else result.verdict
-            blocks += [*tables.printed(result), verdict]
+            blocks += tables.printed(result)
             words += tables.summary(kind if len(kinds) > 1 else settings.model, result)
     files["identify.md"] = "\n".join(pages)
-    assert result is not None
-    return _outcome(settings, record, words, blocks, files, {}, result)
+    return _answer_first(settings, words, Outcome(record, blocks, files))
