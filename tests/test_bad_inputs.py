@@ -22,6 +22,8 @@ NARROW = ik.Task(x=X[:, :1], y=Y, x_query=Q[:, :1])
 BATCH = ik.Task(*(np.stack([part] * 4) for part in (X, Y, Q)))
 NAN, LINEAR, GAUSSIAN = np.where(X > 0.9, np.nan, X), ik.Linear(), ik.Gaussian()
 PROCESS = ik.tasks.GaussianProcess(GAUSSIAN, num_supports=5)
+LAYOUT = residual.Layout(SLOTS := (residual.Slot("p", 2), residual.Slot("flag", 1)))
+READ, FLAG = LAYOUT.read("p"), LAYOUT.read("flag")
 NORMAL = ik.Predictive(*(np.full((3, 1), value, "f4") for value in (1, 0, 1)))
 CG, DELTA = {"num_features": 2, "ridge": 0.1, "steps": 2}, {"num_features": 2, "step_size": 0.1}
 
@@ -49,6 +51,7 @@ KINDS = {
         "lengthscale must be a number": lambda: ik.Gaussian("a"),
         "ridge must be a number": lambda: solvers.exact(LINEAR, TASK, ridge=[0.1, 0.2]),
         "steps must be an integer": lambda: build.conjugate_gradient(LINEAR, **CG | {"steps": 2.0}),
+        r"width of x must be an integer, got 1\.5": lambda: residual.Slot("x", 1.5),
         "seed must be an integer": lambda: SweepConfig("depth", seed="a"),
         "noise must be a number": lambda: ik.tasks.GaussianProcess(GAUSSIAN, noise=None),
         "low of spectrum must be a number": lambda: theory.chebyshev_rate("1", 2.0, 2),
@@ -87,6 +90,7 @@ KINDS = {
             LINEAR, **CG, dtype="float64"
         ),
         "ridge must be in the range of float32": lambda: solvers.exact(LINEAR, TASK, ridge=1e-60),
+        "width of x must be >= 1, got 0": lambda: residual.Slot("x", 0),
     },
     "not finite": {
         "y must be finite, got -inf at index .0.": lambda: ik.Task(x=X, y=Y - np.inf, x_query=Q),
@@ -143,6 +147,10 @@ KINDS = {
         ),
         "tasks must differ in n only": lambda: ik.tasks.batch([TASK, NARROW]),
         "hats must be .b, L, q, n., got shape": lambda: probes.spectral_filter(LINEAR, BATCH, X),
+        "reads must have the same width to be added, got 2 for p and 1": lambda: READ + FLAG,
+        r"matrix must be \[2, out\]": lambda: READ @ np.eye(3),
+        "scale must be a scalar or a vector": lambda: READ * np.ones(3),
+        "width of p must be 2": lambda: READ.matrix("p", 3),
         "slot x must have width 1": lambda: residual.Read({"x": X[:1]}, 2)({"x": X}),
     },
     "unknown name": {
@@ -152,6 +160,11 @@ KINDS = {
         "form must be one of": lambda: build.conjugate_gradient(LINEAR, **CG, form="fast"),
         "inputs must be one of": lambda: ik.tasks.GaussianProcess(GAUSSIAN, inputs="cube"),
         "slot must be one of": lambda: ik.run_with_cache(model(), TASK, names=("delta",)),
+        "slot must be one of 'p', 'flag', got 'z'": lambda: LAYOUT.read("z"),
+        "role must be one of": lambda: residual.Slot("x", 1, at=("nobody",)),
+        "kind must be one of .*got 'other'": lambda: residual.Slot("x", 1, kind="other"),
+        "name must consist of letters": lambda: residual.Slot("a b", 1),
+        "slots must have different names, got 'p' twice": lambda: residual.Layout(SLOTS + SLOTS),
         "kind must be one of": lambda: probes.sites(model(), ("neuron",)),
         "kernel must be positive for nadaraya_watson": lambda: build.nadaraya_watson(
             LINEAR, num_features=2
