@@ -48,9 +48,10 @@ from importlib.util import find_spec
 
 import lazy_loader
 
-from ._core.xla_flags import disable_wrong_fusion
+from ._core.xla_flags import disable_wrong_fusion, start_enough_threads
 
 disable_wrong_fusion()
+start_enough_threads()
 # This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 if find_spec("sklearn") is None:  # `from icl_krr import *` works without this extra

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from xla_flags import EIGHT_DEVICES, QUICK, known
+from xla_flags import DEVICES, QUICK, known
 
 # Most of the time is compilation. The commands that .ci/run runs as a user does take no flags.
 if "XLA_FLAGS" not in os.environ:
@@ -26,7 +26,7 @@ install_import_hook("icl_krr.transformer._attention", "beartype.beartype")
 MAPS = Path("/proc/self/maps")
 
 # tests/test_devices.py starts these in a process with as many devices
-collect_ignore_glob = [] if EIGHT_DEVICES in os.environ["XLA_FLAGS"] else ["on_eight_devices/*"]
+collect_ignore_glob = [] if DEVICES in os.environ["XLA_FLAGS"] else ["on_eight_devices/*"]
 
 
 def pytest_configure(config):

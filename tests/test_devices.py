@@ -1,4 +1,4 @@
-"""Starts the tests of `tests/on_eight_devices` in a process with eight virtual devices."""
+"""Starts the tests of `tests/on_eight_devices` in processes with several virtual devices."""
 
 import os
 import re
@@ -7,14 +7,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from xla_flags import EIGHT_DEVICES, QUICK, known
+from xla_flags import DEVICES, QUICK, known
 
 FOLDER = Path(__file__).parent / "on_eight_devices"
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_on_eight_devices(marked):
+@pytest.mark.parametrize(
+    ("count", "marked", "files"),
+    [
+        (8, "not slow", "*.py"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((8, "slow", "*.py"), (2, "", "commands.py"), (4, "", "commands.py"))
+        ),
+    ],
+)
+def test_on_several_devices(count, marked, files):
     """LAPACK gets no threads of its own: devices would wait for them.
 
     The files are named: a pattern of all files would have pytest rewrite the asserts of JAX, too.
@@ -22,8 +31,8 @@ def test_on_eight_devices(marked):
     flags = os.environ.get("XLA_FLAGS") or known(QUICK)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
-        [*command, "-m", marked, *sorted(FOLDER.glob("*.py"))],
-        env={**os.environ, "XLA_FLAGS": f"{flags} {EIGHT_DEVICES}", "OPENBLAS_NUM_THREADS": "1"},
+        [*command, "-m", marked, *sorted(FOLDER.glob(files))],
+        env={**os.environ, "XLA_FLAGS": f"{flags} {DEVICES}={count}", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=570,

@@ -46,6 +46,7 @@ from icl_krr.training import (
 from icl_krr.training._batches import batch, draw
 from icl_krr.training._checkpoint import read
 from icl_krr.training._reference import optimal
+from icl_krr.training._step import state_after
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
@@ -144,12 +145,12 @@ def test_training_lowers_the_loss_below_that_of_the_mean():
 
 
 def test_a_step_is_compiled_once_for_its_shapes():
-    advance.clear_cache()
+    state_after.clear_cache()
     for noise in (0.1, 0.2):
         state = start(small(), SMALL)
         for _ in range(3):
             state, _ = advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
-    assert advance._cache_size() == 1
+    assert state_after._cache_size() == 1
     assert int(state.step) == 3
 
 
@@ -209,6 +210,15 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
     assert int(rows[-1].split(",")[0]) == at - 1
     assert (tmp_path / "checkpoint.msgpack").exists()
+
+
+def test_initial_weights_that_overflow_are_named(tmp_path):
+    huge = jax.tree.map(lambda leaf: leaf * jnp.inf, small())
+    with pytest.raises(
+        Diverged, match=r"initial weights must be finite, got (nan|inf): their pred"
+    ):
+        train(huge, LINEAR, SMALL, folder=tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):

@@ -13,6 +13,7 @@ from jaxtyping import TypeCheckError
 from test_numpy_forward import PATTERNS
 
 import icl_krr as ik
+from icl_krr.catalogue import ATTENTIONS
 from icl_krr.residual import Read
 from icl_krr.transformer import Where, _attention, _block
 from icl_krr.transformer._block import ACTIVATIONS
@@ -129,6 +130,19 @@ def test_a_looped_model_runs_at_any_depth(x64):
     assert relative(ik.predict(looped, task), ik.predict(untied, task)) < 1e-12
     deeper = looped.replace(steps=5)
     assert numpy(ik.run_with_cache(deeper, task))[1]["stream"].shape[0] == 6
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize(
+    ("depth", "options"), [(2, {}), (16, {}), (16, {"tied": True, "hidden": 0})]
+)
+def test_initial_predictions_have_the_size_of_y(attention, depth, options):
+    """Without LayerNorm, too, and for more than a hundred supports."""
+    sizes = {"num_features": 4, "width": 32, "heads": 1, "layer_norm": False, **options}
+    model = ik.init(jax.random.key(0), ik.Architecture(depth=depth, attention=attention, **sizes))
+    for supports in (16, 128):
+        task = draw(0, n=supports)
+        assert np.max(np.abs(ik.predict(model, task))) < 30 * np.max(np.abs(task.y))
 
 
 @pytest.mark.parametrize("steps", [-3, 2.5, "a", True, 10**12])

@@ -1,9 +1,10 @@
-"""The flag without which some versions of jaxlib return wrong numbers."""
+"""The flag without which some versions of jaxlib return wrong numbers, and the threads of XLA."""
 
 import os
 import subprocess
 import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -69,3 +70,24 @@ def test_the_flag_of_a_user_stays(needed, monkeypatch):
     xla_flags.disable_wrong_fusion()
     assert os.environ["XLA_FLAGS"] == f"--other=1 {xla_flags.FLAG}=+reduce"
     assert xla_flags.user_flags() == ["--other=1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "option", "given", "threads"),
+    [
+        ("--xla_force_host_platform_device_count=4 --other=1", -1, None, 8),
+        ("", 3, "5", 6),
+        ("--xla_force_host_platform_device_count=2", -1, "9", 9),
+        ("--other=8", -1, None, None),
+    ],
+)
+def test_several_devices_of_a_cpu_have_two_threads_each(monkeypatch, flags, option, given, threads):
+    config = SimpleNamespace(jax_num_cpu_devices=option)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.delenv(xla_flags.THREADS, raising=False)
+    if given:
+        monkeypatch.setenv(xla_flags.THREADS, given)
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    xla_flags.start_enough_threads()
+    assert os.environ.get(xla_flags.THREADS) == (threads and str(threads))

@@ -8,7 +8,7 @@ import sys
 # and half of the rest would go to splitting small programs, each part to be compiled by itself.
 QUICK = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
-EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
+DEVICES = "--xla_force_host_platform_device_count"
 
 
 def known(flags):

@@ -1,4 +1,5 @@
-"""Flags of XLA: the one without which some versions return wrong numbers, and those of a user.
+"""What XLA reads when it starts: the flag without which some versions return wrong numbers, the
+flags of a user, and the number of threads.
 
 This file does not import JAX, so that `icl-krr --help` starts quickly.
 """
@@ -6,6 +7,7 @@ This file does not import JAX, so that `icl-krr --help` starts quickly.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from importlib.metadata import version
@@ -19,6 +21,9 @@ Source: github.com/jax-ml/jax/issues/39103.
 
 FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 """The flag that keeps them from computing products and sums in one."""
+
+THREADS = "PJRT_NPROC"
+"""The variable with the number of threads that XLA starts; without it, XLA counts the cores."""
 
 _WARNINGS: set[str] = set()
 """The warnings that have been issued: each is issued once."""
@@ -58,3 +63,21 @@ def disable_wrong_fusion() -> None:
     if hint not in _WARNINGS:
         _WARNINGS.add(hint)
         warnings.warn(fault + hint, RuntimeWarning, stacklevel=3)
+
+
+def start_enough_threads() -> None:
+    """Let XLA start two threads for each device of a CPU that has several.
+
+    Reason: XLA starts as many threads as there are cores or devices. A program holds one thread for
+    each device. The launch of a further program does, too, if 32 are in flight. Devices that wait
+    for the sum over all may then wait for one that has no thread, until XLA aborts.
+
+    It is called where `disable_wrong_fusion` is.
+    """
+    flags, jax = os.environ.get("XLA_FLAGS", ""), sys.modules.get("jax")
+    option = jax.config.jax_num_cpu_devices if jax else os.environ.get("JAX_NUM_CPU_DEVICES", "")
+    counts = [*re.findall(r"--xla_force_host_platform_device_count=(\d+)", flags), str(option)]
+    needed = 2 * max((int(count) for count in counts if count.isdecimal()), default=1)
+    given = os.environ.get(THREADS, "")
+    if needed > 2 and not (given.isdecimal() and int(given) >= needed):
+        os.environ[THREADS] = str(max(needed, os.cpu_count() or 1))

@@ -104,3 +104,14 @@ def sequential_on_cpu(function: Callable) -> Callable:
         return (looped if jax.default_backend() == "cpu" else function)(*args)
 
     return call
+
+
+def wait_for_virtual_devices(array: jax.Array) -> None:
+    """Wait for an array, if it is on several devices of a CPU.
+
+    Reason: a loop that never waits launches more programs than XLA has threads for, if JAX started
+    before `xla_flags.start_enough_threads` could ask for them, and the devices wait for ever.
+    """
+    on_cpu = jax.default_backend() == "cpu" and not isinstance(array, jax.core.Tracer)
+    if on_cpu and len(array.devices()) > 1:
+        array.block_until_ready()

@@ -26,32 +26,49 @@ WORDS = tyro.constructors.ConstructorRegistry()
 
 @WORDS.primitive_rule
 def words(info: Any) -> Any:
-    """Read Literal[...], also in a tuple or with None, in any spelling of its words.
+    """Read a number or Literal[...], also in a tuple or with None, in any spelling of its words.
 
-    tyro itself compares letter by letter, and does not suggest the word that is meant.
+    tyro itself compares letter by letter, and says neither what is meant nor what a number is.
     """
     hints = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
     (hint, *others) = [hint for hint in hints if hint is not NoneType] or [None]
     many, optional = get_origin(hint) is tuple, NoneType in hints
-    if get_origin(literal := get_args(hint)[0] if many else hint) is not Literal or others:
+    literal = get_args(hint)[0] if many else hint
+    if others or (literal not in NUMBERS and get_origin(literal) is not Literal):
         return None
     choices = get_args(literal)
-    read = reader(choices)
+    read = partial(number, literal) if literal in NUMBERS else reader(choices)
 
     def instance(arguments: list[str]) -> Any:
         if optional and arguments == ["None"]:
             return None
         return tuple(map(read, arguments)) if many else read(arguments[0])
 
+    none = "{None}|" if optional else ""
     one = f"{{{','.join(choices if many or not optional else ('None', *choices))}}}"
-    metavar = f"{'{None}|' if optional else ''}[{one} [{one} ...]]"
+    if literal in NUMBERS:
+        one = literal.__name__.upper() if many else f"{none}{literal.__name__.upper()}"
+    metavar = f"{none}[{one} [{one} ...]]"
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if many else 1,
         metavar=metavar if many else one,
         instance_from_str=instance,
-        is_instance=lambda value: value is None or isinstance(value, (str, tuple)),
-        str_from_instance=lambda value: list(value) if isinstance(value, tuple) else [str(value)],
+        is_instance=lambda value: value is None or isinstance(value, (str, int, float, tuple)),
+        str_from_instance=lambda value: [
+            *map(str, value if isinstance(value, tuple) else (value,))
+        ],
     )
+
+
+NUMBERS = {int: "an integer", float: "a number"}
+"""The types of numbers of options."""
+
+
+def number(kind: type, argument: str) -> Any:
+    try:
+        return kind(argument)
+    except ValueError:
+        raise ValueError(f"must be {NUMBERS[kind]}, got {argument!r}") from None
 
 
 def reader(choices: tuple[str, ...]) -> Callable[[str], str]:

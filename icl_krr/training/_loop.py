@@ -132,8 +132,14 @@ def train(
             replace(folder / "metrics.csv", to_csv(rows))
 
     if not before:
-        record(measured(0, math.nan, math.nan))
-        progress(0, rows[0])
+        first = measured(0, math.nan, math.nan)
+        if not math.isfinite(error := first.get("nll", first["validation"])):
+            raise Diverged(
+                f"validation of the initial weights must be finite, got {error}: their predictions "
+                "overflow; use LayerNorm, softmax attention, fewer blocks or fewer supports"
+            )
+        record(first)
+        progress(0, first)
     for step in range(before + 1, settings.steps + 1):
         state, loss = advance(state, family, settings, best)
         losses.append(loss)

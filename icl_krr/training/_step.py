@@ -12,6 +12,7 @@ import optax
 from .. import Transformer, predict, predict_along, predictive
 from .._core import checks
 from .._core.readable import readable
+from .._core.xla_workarounds import wait_for_virtual_devices
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks._batches import check_batch, task_shapes
 from ..tasks._samplers import check_sampler
@@ -69,7 +70,6 @@ def state_before(model: Transformer, settings: Training) -> State:
     return State(copy, optimiser(settings).init(copy), key, jnp.zeros((), int))
 
 
-@partial(jax.jit, static_argnames="settings", donate_argnums=0)
 def advance(
     state: State, family: Sampler, settings: Training, best: Optimal = None
 ) -> tuple[State, jax.Array]:
@@ -95,6 +95,14 @@ def advance(
     >>> int(state.step), loss.shape
     (1, ())
     """
+    wait_for_virtual_devices(state.step)
+    return state_after(state, family, settings, best)
+
+
+@partial(jax.jit, static_argnames="settings", donate_argnums=0)
+def state_after(
+    state: State, family: Sampler, settings: Training, best: Optimal
+) -> tuple[State, jax.Array]:
     model, moments, key, step = state
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
     if best is not None:

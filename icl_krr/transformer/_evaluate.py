@@ -145,7 +145,9 @@ def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
         if not read.blocks:  # a constant of the program, which the forward need not carry
             stream[slot] = known_zeros(stream[slot])
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[positions(keys_of_shard(task, spec.tokens, axes))]
+        at = positions(keys_of_shard(task, spec.tokens, axes))
+        # JAX refuses table[at] for a table on a mesh, if the mesh divides the tasks
+        stream[slot] = stream[slot] + jnp.take(table, at, axis=0, mode="clip")
     return stream
 
 

@@ -116,3 +116,15 @@ def test_a_sweep_has_the_same_rows(x64):
         got = run_cell(config, "chebyshev", 0)
     assert [row["value"] for row in got] == [row["value"] for row in expected]
     assert relative([row["gap"] for row in got], [row["gap"] for row in expected]) < 1e-10
+
+
+def test_a_model_that_is_on_all_devices_is_read_by_a_function_of_one_task():
+    """As commands do, which draw and load models on the mesh; JAX indexes no such array there."""
+    sizes = {"num_features": 2, "width": 8, "depth": 1, "heads": 1, "max_tokens": 16}
+    spec = ik.Architecture(**sizes, causal=True, tokens="interleaved")
+    model, tasks = ik.init(jax.random.key(0), spec), tasks_of(8)
+    run = lambda model: ik.map_tasks(lambda task: ik.probes.streams(model, task), tasks)  # noqa: E731
+    expected = run(model)
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        there = jax.jit(lambda model: jax.tree.map(jnp.positive, model))(model)
+        assert relative(run(there), expected) < 1e-6

@@ -94,6 +94,7 @@ def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array,
     return streams_at(model, task, (role,))[0]
 
 
+@partial(jax.jit, static_argnames="roles")  # so that weights may be on a mesh that divides tasks
 def streams_at(
     model: Transformer, task: Task, roles: tuple[str, ...]
 ) -> list[Float[Array, "layers tokens d"]]:
