@@ -119,10 +119,7 @@ def test_intervals_of_rows_with_filled_cells_cover_and_the_rows_are_named(tmp_pa
         assert np.all((0.7 * size < std) & (std < 1.6 * size))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [ik.Gaussian(0.8), pytest.param(ik.Exponential(2.0), marks=pytest.mark.slow), ik.Linear()],
-)
+@pytest.mark.parametrize("kernel", [ik.Gaussian(0.8), ik.Linear()])
 def test_the_transformer_gives_the_process_whose_amplitude_maximises_the_evidence(x64, kernel):
     table = ik.tasks.Table(features(ROWS), np.array([r[2] for r in ROWS]), tuple("abcd"), "y")
     task = divide(table, 30, 0).task
@@ -185,7 +182,6 @@ def test_known_targets_are_judged(table, capsys):
         assert calibration[name] == pytest.approx(values.mean(), rel=1e-4)
 
 
-@pytest.mark.slow
 def test_leave_one_out_chooses_the_kernel(x64):
     """On a wave no line is near, so the linear kernel, which is the first, must not be taken."""
     x = np.linspace(-1, 1, 30)[:, None]
@@ -223,7 +219,6 @@ def test_predictions_that_do_not_converge_in_float32_are_computed_in_float64(rea
     assert needs_float64(answer, DepthConfig(steps=None))[-13:] == words
 
 
-@pytest.mark.slow
 def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     monkeypatch.setattr(_depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
     options = ["--encode", "--kernel", "gaussian", "--ridge", 0.001, "--lengthscale", 1]
@@ -233,11 +228,8 @@ def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     assert "steps (--steps N runs N steps): the number of at most 4 with" in printed
     assert "not converged: error" in printed
     assert "the predictions of the transformer are not written" in said.err
-    assert predict(table, *options, "--steps", 3) == 0
-    assert "are not written" not in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     assert predict(table) == 2
     assert "got text in 'city'; encode text as numbers (--encode" in capsys.readouterr().err
@@ -254,7 +246,6 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     assert "(all 3 queries)" in captured.out
 
 
-@pytest.mark.slow
 def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     rows = [(i % 7, 3, i % 3, i % 2, 5) for i in range(40)]  # the shape of the table above
     table = write(tmp_path / "t.csv", "a,b,c,d,y", rows)
