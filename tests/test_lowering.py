@@ -193,6 +193,13 @@ def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
     check_call(call)
 
 
+def test_no_file_calls_the_host_or_what_a_cpu_alone_computes():
+    """But for models of NumPy; so a call whose line is slow cannot be the only one that does."""
+    words = r"\b(pure_callback|io_callback|jax\.debug|linalg\.(eig|eigvals|schur|sqrtm|funm))\b"
+    files = Path(ik.__file__).parent.rglob("*.py")
+    assert {path.stem for path in files if re.search(words, path.read_text())} == {"arrays"}
+
+
 def test_no_public_function_is_left_out():
     named = {eval(path) for _, call in CALLS for path in re.findall(r"\bik(?:\.[a-z]\w*)+", call)}
     named |= ON_THE_HOST | {ik.solvers.lookup(row) for row in SOLVERS.values()}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, SPECS, cg, dense, draw, moved, numpy, often, relative, stacked
+from helpers import CASES, SPECS, cg, dense, draw, moved, numpy, relative, stacked
 from jaxtyping import TypeCheckError
 from test_numpy_forward import PATTERNS
 
@@ -92,13 +92,12 @@ def architecture(**options):
     return ik.Architecture(**{**defaults, **options})
 
 
-@often("name", ("gpt2",), SPECS)
-def test_random_models_run_through_the_same_forward(x64, name):
-    spec = architecture(**SPECS[name])
-    model, task = ik.init(jax.random.key(0), spec), draw(0, r=SPECS[name].get("num_outputs"))
+def test_random_models_run_through_the_same_forward(x64):
+    spec = architecture(**SPECS["gpt2"])
+    model, task = ik.init(jax.random.key(0), spec), draw(0)
     _, cache = numpy(ik.run_with_cache(model, task))
     assert (model.depth, model.blocks_per_step) == (3, 1)
-    assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
+    assert cache["stream"].shape == (4, 1 + 14 + 3, 16)
     gradient = numpy(jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model))
     leaves = jax.tree_util.tree_leaves_with_path(gradient)
     silent = [jax.tree_util.keystr(path) for path, leaf in leaves if not np.any(leaf)]
