@@ -27,15 +27,7 @@ from icl_krr.experiments.solverbench import BenchConfig, bench_family, candidate
 from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
-from icl_krr.probes._naming import comparison
-from icl_krr.probes._naming.candidate_fit import (
-    BLOCK,
-    PREDICTIONS,
-    FitProblem,
-    PredictionData,
-    align,
-    search,
-)
+from icl_krr.probes._naming import candidate_fit, comparison
 from icl_krr.probes._naming.candidates import parameters, solve
 from icl_krr.probes._naming.comparison import Options
 from icl_krr.probes._naming.layer_predictions import split_halves
@@ -342,14 +334,14 @@ def test_progress_says_the_time_that_is_left(monkeypatch):
 
 def test_searches_with_more_points_run_the_same_program(x64):
     tasks = SETTING().tasks
-    data = PredictionData(tasks, np.ones((len(tasks.x), 1, tasks.num_queries)))
-    problem = FitProblem(PREDICTIONS, "nadaraya_watson", "exponential", 1, data, align)
-    before = search._cache_size()
-    (logs, costs), (few, some) = (problem.search(problem.halton(n)) for n in (2 * BLOCK, BLOCK))
-    assert search._cache_size() == before + 1
-    assert len(logs) == len(costs) == 2 * BLOCK
-    assert np.array_equal(few, logs[:BLOCK])
-    assert np.array_equal(some, costs[:BLOCK])
+    data = candidate_fit.PredictionData(tasks, np.ones((len(tasks.x), 1, tasks.num_queries)))
+    fixed = candidate_fit.PREDICTIONS, "nadaraya_watson", "exponential", 1
+    problem, size = candidate_fit.FitProblem(*fixed, data, np.asarray), candidate_fit.BLOCK
+    before = candidate_fit.search._cache_size()
+    every, first = (problem.search(problem.halton(count)) for count in (2 * size, size))
+    assert candidate_fit.search._cache_size() == before + 1
+    assert [len(part) for part in every] == [2 * size] * 2
+    assert all(np.array_equal(part[:size], few) for part, few in zip(every, first, strict=True))
 
 
 def descent(x, y, x_query, steps=2, step_size=0.02):

@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -20,6 +22,7 @@ from icl_krr.experiments._sweep.config import axis_of
 from icl_krr.experiments._sweep.grid import last, run_cell
 from icl_krr.experiments._sweep.trial import against_exact, draw, kernel_of
 from icl_krr.report import sweep_section, training_section
+from icl_krr.tabular import DepthResult
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -293,6 +296,12 @@ def test_figure_and_page_are_cut_where_a_line_diverges():
     figure = plots.sweep_figure("depth", plot, rows, "float32")
     assert [axis.get_ylim()[1] for axis in figure.axes] == [10, 20]
     assert figure.legends[0].get_title().get_text() == "\n".join(cut)
+    row = partial(SimpleNamespace, predictor="zero", alpha_error=np.nan, bound=np.nan)
+    steps, zero = ([row(step=t, gap=10.0**t, rmse=2 * 10.0**t) for t in k] for k in (range(4), [0]))
+    facts = dict.fromkeys(("n", "p", "ridge", "d_eff", "cond", "blocks_per_step"), 1)
+    facts |= {"solver": "bad", "kernel": "linear", "dtype": "float64"}
+    figure = plots.depth_figure({"a task": DepthResult(steps, zero, facts, {}, ik.Linear())}, 0)
+    assert [axis.get_ylim()[1] for axis in figure.axes] == [10, 20]
     section = sweep_section("sweep-1", "depth", plot, rows, "")
     assert [words.partition(". ")[2] for words in section.words] == cut
     for chart, limit in zip(section.parts[0].charts, (10, 20), strict=True):

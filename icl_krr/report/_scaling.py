@@ -42,7 +42,8 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
         if t
     ]
     zero = float(np.median([curve[0] for curve in solvers.values()]))  # where most solvers start
-    charts, words = [], list(WORDS)
+    charts: list[Chart] = []
+    words: list[str] = [*WORDS]
     for axis in scaling.AXIS_SETTINGS:
         points, lines_of_chart = (drawn, dict(lines)) if axis == "depth" else ([], {})
         dashes = iter(("1 0", "6 3", "2 3", "9 2"))

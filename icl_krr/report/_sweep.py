@@ -95,13 +95,7 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
 
 
 def chart(
-    title: str,
-    name: str,
-    drawn: dict[str, Curve],
-    along: list[Any],
-    x: alt.X,
-    frame: str | int,
-    limit: float,
+    title: str, name: str, drawn: dict[str, Curve], along: list, x: alt.X, frame: Any, limit: float
 ) -> _chart.Chart:
     """The curves in the array `name` of the board, up to a limit."""
     points = [
