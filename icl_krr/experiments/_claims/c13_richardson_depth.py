@@ -67,10 +67,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             mean[0][:, :, 0], limit
         ),
         "ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]": slopes,
-        "every n, both ridges: error after t blocks <= factor^t, "
-        "factor = (cond - 1) / (cond + 1)": at_most(
-            errors, bounds, slack=1e-6, reading="another constant for each n"
-        ),
+        "every n, both ridges: error after t blocks <= factor^t, factor = (cond - 1) / (cond + "
+        "1)": at_most(errors, bounds, slack=1e-6, reading="another constant for each n"),
         "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)": at_most(
             conds[..., 1] / 2, conds[..., 0]
         ),

@@ -34,8 +34,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     of_flat = flat / np.sqrt(1 - d / np.asarray(config.ranks))
     return rows, {
         "flat spectra (r equal eigenvalues, r = 2 d_eff and more), m = d_eff: |f^ - f*| / |f*| <= "
-        "1/2, root mean square over draws (1/2 is ours: "
-        "half of the answer)": stated(flat[None]),
+        "1/2, root mean square over draws (1/2 is ours: half of the answer)": stated(flat[None]),
         "m = d_eff, every spectrum: median of risk / risk "
         "of full width <= 1.1 (10 % is ours)": stated(at(risks, 1)[None]),
         "m <= d_eff / 2: largest / smallest exponent a, with gap ~ tail^a fitted to each spectrum, "

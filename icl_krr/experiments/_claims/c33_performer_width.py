@@ -36,18 +36,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     return rows, {
         f"trigonometric features: m that is needed for the error {ERROR} in the ball / "
         "((d / delta^2) log(4 d^(3/4) R / delta)) <= 1, for all d and R": stated(needed / bound),
-        "R = d^(1/4): needed m ~ d^a with a <= that of d log d, "
-        f"d = {dims[0]:g} to {dims[-1]:g}": at_most(
-            growth[BOUNDED], exponent(dims, linear), stated=True
-        ),
+        f"R = d^(1/4): needed m ~ d^a with a <= that of d log d, d = {dims[0]:g} to "
+        f"{dims[-1]:g}": at_most(growth[BOUNDED], exponent(dims, linear), stated=True),
         "linear attention on the features: |its error - error of the features| <= 1e-9": off,
         "largest error in the ball ~ m^a with a in [-0.7, -0.3], mean over d and R": slope,
         "R = 2: needed m ~ d^a with a <= 0": growth[FIXED],
         "R = d^(1/4): needed m ~ d^a with a >= 0.7": growth[BOUNDED],
         "needed m / m of the theorem <= 0.35, for all d and R": needed / bound,
-        f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]:g} / at d = {dims[0]:g} >= 10": (
-            relative[-1] / relative[0]
-        ),
+        f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]:g} / at d = {dims[0]:g} >= "
+        "10": relative[-1] / relative[0],
     }
 
 

@@ -32,10 +32,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     e1, e2 = (1 - (a / b)[:, :, 0] for a, b in ((relative, bound), (of_gram, plain(sine))))
     attained = abs(results.best / at_zero - 1)
     return rows, {
-        "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= "
-        "bound from |K - K^| alone": at_most(
-            by_gap[:, separated], plain(sine_bound)[:, separated], stated=True
-        ),
+        "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= bound "
+        "from |K - K^| "
+        "alone": at_most(by_gap[:, separated], plain(sine_bound)[:, separated], stated=True),
         "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
         ">= 5": (plain(sine_bound) / by_gap)[:, -1, :, 0],
         "|K - K^| / ridge <= bound from |K - K^| alone": at_most(of_gram, plain(sine), slack=1e-6),

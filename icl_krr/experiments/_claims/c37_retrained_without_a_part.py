@@ -41,10 +41,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     alone = interval(excess["no MLP"][STUDY.repeats :], base[STUDY.repeats :], len(NEEDED))
     small = [name for name in SMALL if name in names]
     return rows, {
-        "linear attention, no MLP, 1 block: lower end "
-        "of the interval of excess / excess of base >= 1": stated(
-            [ends[name][0] for name in NEEDED if name in names]
-        ),
+        "linear attention, no MLP, 1 block: lower end of the interval of excess / excess of base "
+        ">= 1": stated([ends[name][0] for name in NEEDED if name in names]),
         "no MLP, only the eight seeds that were added after the first three: this lower end "
         ">= 1": alone[0],
         "linear attention and base, 1 and 2 blocks, 2 blocks and base, base and 8 blocks: least "

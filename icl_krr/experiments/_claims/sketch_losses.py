@@ -71,9 +71,8 @@ def shared_checks(
 
     return {
         "sketch that nearly hides the first direction of the features, for h = 0.1, 0.01, ..., "
-        f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / h": at_most(
-            lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True
-        ),
+        f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / "
+        "h": at_most(lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True),
         f"{one}, metric I: {error} <= {bound}": at(
             plain, "queries and keys are the channels P^T x"
         ),
