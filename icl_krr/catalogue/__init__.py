@@ -85,33 +85,10 @@ from ._entries import (
 from ._solvers import SOLVERS
 from ._tables import FAMILIES, KERNELS, SHIFTS
 
-__all__ = [
-    "ATTENTIONS",
-    "AXES",
-    "FAMILIES",
-    "KERNELS",
-    "METHODS",
-    "NONE",
-    "SHIFTS",
-    "SITES",
-    "SOLVERS",
-    "TASK_FAMILY",
-    "THIS_TASK",
-    "AxisEntry",
-    "Box",
-    "FamilyEntry",
-    "KernelEntry",
-    "ShiftEntry",
-    "SolverEntry",
-    "candidate",
-    "candidates",
-    "compared",
-    "find",
-    "names",
-    "register",
-    "spelled",
-    "taken",
-]
+__all__ = ["ATTENTIONS", "AXES", "FAMILIES", "KERNELS", "METHODS", "NONE", "SHIFTS", "SITES"]
+__all__ += ["SOLVERS", "TASK_FAMILY", "THIS_TASK", "AxisEntry", "Box", "FamilyEntry", "KernelEntry"]
+__all__ += ["ShiftEntry", "SolverEntry", "candidate", "candidates", "compared", "find", "names"]
+__all__ += ["register", "spelled", "taken"]
 
 METHODS = ("adam", "lbfgs")
 """Optimisers that can fit hyperparameters."""
@@ -167,11 +144,6 @@ def absent(room: str, name: str) -> AttributeError:
     return AttributeError(message, name=name, obj=sys.modules[room])
 
 
-def check_text(name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, got {value!r}")
-
-
 def spelled(name: str) -> str:
     """Return a name as the tables spell it: in full, with underscores and without capitals.
 
@@ -181,7 +153,8 @@ def spelled(name: str) -> str:
     >>> spelled("gradient-descent"), spelled("CG")
     ('gradient_descent', 'conjugate_gradient')
     """
-    check_text("name", name)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be text, got {name!r}")
     plain = name.replace("-", "_")
     entries = (*SOLVERS.values(), *KERNELS.values())
     full = {short.lower(): entry.name for entry in entries for short in entry.short_names}

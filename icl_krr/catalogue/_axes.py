@@ -1,17 +1,7 @@
 """Catalogue entries for the axes of sweeps."""
 
-from ._entries import AxisEntry
+from ._entries import AxisEntry, by_name
 
-NAMES = (
-    "depth",
-    "width",
-    "ridge",
-    "temperature",
-    "context",
-    "features",
-    "position",
-    "rounding",
-    "precision",
-    "arithmetic",
-)
-AXES = {name: AxisEntry(name) for name in NAMES}
+SIZES = ("depth", "width", "ridge", "temperature", "context", "features")
+NUMBERS = ("position", "rounding", "precision", "arithmetic")
+AXES = by_name(*map(AxisEntry, (*SIZES, *NUMBERS)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 KINDS = ("any", "positive", "featured", "bounded")
 NONE, TASK_FAMILY, THIS_TASK = "none", "task family", "this task"
@@ -244,3 +244,11 @@ class ShiftEntry:
     x: float = 1
     y: float = 1
     repeated: bool = False
+
+
+E = TypeVar("E", KernelEntry, SolverEntry, AxisEntry, FamilyEntry, ShiftEntry)
+
+
+def by_name(*entries: E) -> dict[str, E]:
+    """A table of the catalogue."""
+    return {entry.name: entry for entry in entries}

@@ -182,13 +182,6 @@ class Read:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: Any) -> Read:
-        if isinstance(divisor, Read):
-            raise TypeError(
-                "divisor must be a scalar, got a Read; the machine's divide(a, b, to) divides reads"
-            )
-        return self * (1 / divisor)
-
     def __neg__(self) -> Read:
         return self * -1
 
