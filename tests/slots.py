@@ -14,6 +14,12 @@ import icl_krr as ik
 
 NORMALISED = ("richardson", "preconditioned_chebyshev", "normalised_conjugate_gradient")
 
+POSTERIORS = {
+    "h": ("h", 0.5), "r": ("r", -0.5), "d": ("d", -0.5), "fits": ("along", 0),
+    "variances_of_fits": ("variance", 0),
+}  # fmt: skip
+"""Slots of an average: the field of `prefix_posterior`, and the power of the ridge in its unit."""
+
 
 class Slots:
     """The slots of a case on a task, from the iterates of its oracle."""
@@ -35,6 +41,8 @@ class Slots:
         for value in (getattr(self.path, name, None), getattr(self.path, "others", {}).get(name)):
             if value is not None:
                 return value.reshape(*value.shape[:2], -1)
+        if name in POSTERIORS:
+            return self.posteriors(*POSTERIORS[name])
         method, number = re.fullmatch(r"(\w+?)(?:_(\d))?", name).groups()
         value = getattr(self, method)(*([] if number is None else [int(number)]))
         return value[None] if value.ndim == 2 else value
@@ -168,21 +176,6 @@ class Slots:
             for path, ridge in zip(self.paths, self.ridges, strict=True)
         ]
         return np.concatenate(fields, axis=2)
-
-    def h(self):
-        return self.posteriors("h", 0.5)
-
-    def r(self):
-        return self.posteriors("r", -0.5)
-
-    def d(self):
-        return self.posteriors("d", -0.5)
-
-    def fits(self):
-        return self.posteriors("along", 0)
-
-    def variances_of_fits(self):
-        return self.posteriors("variance", 0)
 
     def rr(self):
         r = np.where(np.abs(self["r"]) < 1e-150, 0, self["r"])  # so that no square underflows

@@ -142,7 +142,6 @@ def test_intervals_of_a_filter_are_of_95_percent(x64):
     assert np.allclose(filters.high - filters.q, half, rtol=0.2)
 
 
-@pytest.mark.slow
 def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     keep = np.arange(10) % 3 != 1
     rest = tasks.replace(x=tasks.x[:, keep], y=tasks.y[:, keep])
@@ -157,10 +156,7 @@ def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [ik.Gaussian(1.3), pytest.param(ik.Exponential(3.0), marks=pytest.mark.slow), ik.Linear()],
-)
+@pytest.mark.parametrize("kernel", [ik.Gaussian(1.3), ik.Exponential(3.0), ik.Linear()])
 def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
     name = type(kernel).__name__.lower()
     fitted = effective("regression", name, tasks, hats_of_exact(kernel, tasks))

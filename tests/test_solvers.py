@@ -56,7 +56,7 @@ def test_bandwidths_do_not_count_masked_points(family):
         assert relative(family.bandwidths(x + 1e4), family.bandwidths(x)) < 1e-3
 
 
-@pytest.mark.parametrize("r", [None, pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("r", [None, 1, 3])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_exact_equals_scipy(x64, kernel, r):
     task = draw(1, p=3, n=20, r=r)

@@ -86,7 +86,6 @@ def test_the_loss_is_that_of_a_loop():
     assert relative(mean_loss(decoder, tasks, "every"), np.mean(squares)) < 1e-5
 
 
-@pytest.mark.slow
 def test_answers_are_compared_with_the_posterior_mean():
     """Of contexts of any length; what is left out is the outputs' own variance."""
     settings = dataclasses.replace(SMALL, batch=64, min_supports=3, target="exact")
@@ -104,8 +103,6 @@ def test_answers_are_compared_with_the_posterior_mean():
 
     _, loss = advance(start(small(), settings), LINEAR, settings, best)
     assert relative(loss, np.mean(np.square(gap(tasks)))) < 1e-4
-    _, noisy = advance(start(small(), settings), LINEAR, settings)
-    assert loss < noisy
 
 
 def test_contexts_are_mixed_and_grow_by_the_curriculum():
@@ -271,7 +268,6 @@ def test_settings_that_do_not_fit_are_refused(message):
         train_small(**REFUSED[message])
 
 
-@pytest.mark.slow
 def test_the_exact_predictor_is_known_or_fitted():
     """Nothing that is fitted beats the posterior mean by more than chance."""
     process = ik.tasks.GaussianProcess(
@@ -289,38 +285,24 @@ def test_the_exact_predictor_is_known_or_fitted():
     chex.assert_trees_all_close(exact.losses(short), exact.losses(masked), rtol=1e-4)
 
 
-@pytest.mark.parametrize("start", ["conjugate_gradient", "chebyshev"])
-def test_a_construction_with_new_weights_is_saved_and_loaded(start, tmp_path):
-    """Loading traces the construction: `icl-krr ablate` refused the folder that `train` wrote."""
+@pytest.mark.parametrize(("start", "tied"), [("conjugate_gradient", False), ("chebyshev", True)])
+def test_constructions_are_starting_points(start, tied, tmp_path):
+    """Exact weights, one for each step unless tied; what new ones are saved is loaded again."""
     recipe = Recipe(
         TaskRecipe(family="linear", kernel="linear", num_features=3, num_supports=8),
-        ModelRecipe(start=start, depth=2, ridge=0.3),
+        ModelRecipe(start=start, depth=3, ridge=0.3, tied=tied),
     )
-    model = jax.tree.map(lambda leaf: leaf * 1.5, first_model(recipe, family(recipe.task)))
-    write_run(tmp_path, recipe, model)
-    loaded = load(tmp_path).model
-    chex.assert_trees_all_equal(loaded, model)
-
-
-@pytest.mark.slow
-def test_constructions_are_starting_points():
-    """Exact weights stay exact weights but for what training moves; a loop stays a loop."""
-    for tied in (True, False):
-        recipe = Recipe(
-            TaskRecipe(family="linear", kernel="linear", num_features=3, num_supports=8),
-            ModelRecipe(start="conjugate_gradient", depth=3, ridge=0.3, tied=tied),
-            dataclasses.replace(SMALL, learning_rate=1e-3),
-        )
-        drawn = family(recipe.task)
-        model = first_model(recipe, drawn)
+    drawn = family(recipe.task)
+    exact = first_model(recipe, drawn)
+    leading = {leaf.shape[0] for leaf in jax.tree.leaves(exact.weights.steps)}
+    assert leading >= {1} if tied else leading == {3}
+    if not tied:  # Chebyshev's spectrum is that of the family
         task = numpy(ik.tasks.sample(jax.random.key(9), drawn))
         oracle = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.3, steps=3))
-        assert relative(ik.predict(model, task), oracle.prediction[-1]) < 1e-3
-        trained, rows = train(model, drawn, recipe.training)
-        assert np.isfinite(rows[-1]["loss"])
-        assert not jax.tree.all(jax.tree.map(np.array_equal, trained, model))
-        leading = {leaf.shape[0] for leaf in jax.tree.leaves(trained.weights.steps)}
-        assert leading == ({1} if tied else {3})
+        assert relative(ik.predict(exact, task), oracle.prediction[-1]) < 1e-3
+    model = jax.tree.map(lambda leaf: leaf * 1.5, exact)
+    write_run(tmp_path, recipe, model)
+    chex.assert_trees_all_equal(load(tmp_path).model, model)
 
 
 def test_runs_are_starting_points(tmp_path):
