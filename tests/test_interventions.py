@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, stacked
+from helpers import CASES, cut_off, dense, draw, moved, numpy, often, one, relative, stacked
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
@@ -144,6 +144,17 @@ def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
     hooks = {hidden: lambda old, name: value}
     theirs = [ik.run_with_hooks(model, one(tasks, i), hooks) for i in range(4)]
     assert relative(ours, np.stack(theirs)) < 1e-12
+
+
+def test_the_forward_goes_on_from_a_block_within_a_step(x64):
+    """Of a model whose weights differ from step to step."""
+    task = draw(0)
+    model = moved(ik.untie(CASES["cg"].build(task, 0.3, 3)))
+    block = len(model.weights.prologue) + model.blocks_per_step + 1
+    whole, cache = ik.run_with_cache(model, task, points=("resid_pre",))
+    assert ik.transformer.tail(model, block).depth == model.depth - block
+    rest = ik.resume(model, task, cache[f"blocks.{block}.resid_pre"], block)
+    assert relative(rest, whole) < 1e-12
 
 
 def test_what_only_some_blocks_have_is_not_stacked():
