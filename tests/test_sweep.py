@@ -269,33 +269,23 @@ def test_defaults_fit_what_was_asked_for():
     assert (config.lines, config.values) == (("richardson",), (1.0,))
 
 
-def test_the_figure_labels_what_was_run(tmp_path):
-    config = small("depth", lines=("chebyshev", "richardson"), seeds=2)
-    rows = [row for _, cell_rows in _study.run(module.study(config)).cells for row in cell_rows]
-    figure = plots.sweep_figure("depth", axis_of("depth").plot, rows, "float32")
-    top, bottom = figure.axes
-    (legend,) = figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["chebyshev", "richardson", "exact KRR", "zero prediction"]
-    assert "units of y" in bottom.get_ylabel()
-    assert all(words in top.get_title() for words in ("2 seeds", "float32"))
-    assert not legend.get_title().get_text()
-
-
 def test_figure_and_page_are_cut_where_a_line_diverges():
     """And a page has a sentence in place of a chart with one point on its axis."""
-    axes = {"line": ["good", "bad"], "seed": [0], "value": [2], "step": range(4)}
+    axes = {"line": ["good", "bad"], "seed": [0, 1], "value": [2], "step": range(4)}
     errors = np.array([[0.9, 0.5, 0.1, 0.01], [1.0, 7.0, 1e9, 1e32]])[:, None, None]
     both = {"gap": errors, "rmse": 2 * errors}
     rows = tidy(axes, **both, **{"exact rmse": 0.1, "zero rmse": 2.0})
     plot = Plot("step", "gap", ("line",))
-    cut = [
-        f"Values above {at}, 10 times that of the prediction 0, are not drawn: bad."
-        for at in (10, 20)
-    ]
+    rule = "10 times that of the prediction 0, are not drawn: bad."
+    cut = [f"Values above {limit}, {rule}" for limit in (10, 20)]
     figure = plots.sweep_figure("depth", plot, rows, "float32")
     assert [axis.get_ylim()[1] for axis in figure.axes] == [10, 20]
-    assert figure.legends[0].get_title().get_text() == "\n".join(cut)
+    (legend,), (top, bottom) = figure.legends, figure.axes
+    assert legend.get_title().get_text() == "\n".join(cut)
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["good", "bad", "exact KRR", "zero prediction"]
+    assert "units of y" in bottom.get_ylabel()
+    assert all(words in top.get_title() for words in ("2 seeds", "float32"))
     row = partial(SimpleNamespace, predictor="zero", alpha_error=np.nan, bound=np.nan)
     steps, zero = ([row(step=t, gap=10.0**t, rmse=2 * 10.0**t) for t in k] for k in (range(4), [0]))
     facts = dict.fromkeys(("n", "p", "ridge", "d_eff", "cond", "blocks_per_step"), 1)
