@@ -21,7 +21,7 @@ from icl_krr.catalogue import AXES, KERNELS, SOLVERS
 from icl_krr.cli._commands import COMMANDS
 from icl_krr.cli._commands.demo import Demo, demo_config, demo_tasks
 from icl_krr.cli._commands.predict import Predict
-from icl_krr.cli._commands.train import Train
+from icl_krr.cli._commands.train import Train, target_of, words_of
 from icl_krr.cli._depth_tables import depth_config
 from icl_krr.cli._options import Construction
 from icl_krr.cli._program import parse
@@ -79,6 +79,20 @@ def test_help_fits_the_terminal_and_cuts_no_word(command, capsys, monkeypatch):
     for line, after in itertools.pairwise(help_texts[80].splitlines()):
         if all(re.match(r"( {8})?\S", one) for one in (line, after)):  # one paragraph
             assert len(f"{line} {after.split()[0]}") > 80, f"{line} has room for {after}"
+
+
+def test_the_help_of_train_lists_the_recipes(capsys):
+    assert cli.main(["train", "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(f" {name} (" in printed for name in run_names())
+    facts = "gaussian_process, p = 1, n = 24 encoder, softmax attention, depth 6, width 64"
+    assert f"gp-encoder (30 min): the usual subject of identify, fit and ablate {facts}" in printed
+
+
+def test_loss_and_validation_are_named_for_what_they_are():
+    row = {"step": 1, "loss": 0.006, "validation": 0.04, "ratio": 1.0, "steps_per_second": 9.0}
+    words = words_of(row, target_of(ik.training.Training(target="exact")))
+    assert "loss 0.006 (against exact KRR), validation 0.04 (against y), " in words
 
 
 def test_version(capsys):

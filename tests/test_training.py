@@ -183,7 +183,7 @@ def test_a_run_without_a_terminal_tells_of_every_interval(tmp_path):
     assert process.stderr is not None
     first, second = (process.stderr.readline() for _ in range(2))
     assert re.fullmatch(r"step 0 of 100000: [\d.]+ x the error of exact KRR, compiling\n", first)
-    assert re.fullmatch(r"step 4 of 100000: loss [\d.]+, .* steps/s\n", second)
+    assert re.fullmatch(r"step 4 of 100000: loss [\d.]+ \(against y\), .* steps/s\n", second)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in rest) == (130, False)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import tyro
 
 from .._core.messages import unknown_name
-from ..experiments._shared.recipe import Recipe
+from ..experiments._shared.recipe import Recipe, recipe_table
 from . import _hosts
 from ._commands import COMMANDS
 from ._commands.train import Train
@@ -39,7 +39,8 @@ def parse(argv: list[str]) -> Command:
             )
     except SystemExit as stop:
         if not stop.code:  # --help
-            print(wrapped(output.getvalue(), shutil.get_terminal_size().columns))
+            recipes = f"\n{recipe_table()}" if argv[:1] == ["train"] else ""
+            print(wrapped(output.getvalue() + recipes, shutil.get_terminal_size().columns))
             raise
         raise ValueError(sentence(errors.getvalue())) from None
 

@@ -70,13 +70,19 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     return figure
 
 
-def training_figure(rows: Rows, title: str) -> Figure:
+def training_figure(rows: Rows, title: str, target: str = "y") -> Figure:
     """The loss of a training run against steps, compared with known predictors.
 
-    With a predictive distribution, it is minus the log density of an output, else an error.
+    With a predictive distribution, it is minus the log density of an output, else an error: against
+    `target` ("y", or "exact KRR") on training batches, and against y on validation tasks.
     """
     density = "nll" in rows[-1]
-    names = {"training batches": "loss", "validation tasks": "nll" if density else "validation"}
+    names = {
+        f"training batches, against {target}": "loss",
+        "validation tasks, against y": "validation",
+    }
+    if density:
+        names = {"training batches": "loss", "validation tasks": "nll"}
     baselines = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
     if density:
         baselines = {"exact": "exact_nll", "one Gaussian": "constant_nll"}

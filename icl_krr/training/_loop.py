@@ -65,8 +65,11 @@ def train(
         `settings.log_every` steps and one at the end:
 
         - "step": number of updates;
-        - "loss": mean loss of the batches since the last row; NaN at step 0;
-        - "validation": mean squared error at the queries of validation tasks with all supports;
+        - "loss": mean loss of the batches since the last row, against the targets of training,
+          which are the predictions of exact regression if `settings.target` is "exact"; NaN at step
+          0;
+        - "validation": mean squared error against y at the queries of validation tasks with all
+          supports;
         - "ratio": "validation" divided by "exact";
         - "exact", "nadaraya_watson", "mean", "zero": errors of the reference predictors on the same
           tasks (see `Reference`);

@@ -102,11 +102,11 @@ def run(settings: Train) -> Outcome:
             compare(there, here, folder, another_out(folder, there, here))
         _output.save(folder, {"recipe.json": sealed.to_json().encode()})
         show("compiling", 0, steps)
-        words = "training"
+        words, target = "training", target_of(recipe.training)
 
         def progress(step: int, row: dict[str, Any] | None) -> None:
             nonlocal words
-            words = words_of(row) if row else words
+            words = words_of(row, target) if row else words
             if sys.stderr.isatty():
                 show(words, step, steps)
             elif row:
@@ -122,10 +122,10 @@ def run(settings: Train) -> Outcome:
     files = dict.fromkeys(("recipe.json", *recipes.WEIGHTS, "metrics.csv")) | {"meta.json": {}}
     if rows:
         title = f"{folder.name}, seed {recipe.training.seed}, {dtype}"
-        files |= {"training": partial(training_figure, rows, title)}
+        files |= {"training": partial(training_figure, rows, title, target)}
     return Outcome(
         {"rows": rows},
-        summary(rows, recipe.training.seed) if rows else [],
+        summary(rows, recipe.training.seed, target) if rows else [],
         files,
         {"dtype": dtype, "recipe": asdict(recipe)},
     )
@@ -146,20 +146,30 @@ def another_out(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> st
     return f"choose another --out, and add --model.start {folder} to train on from its weights"
 
 
-def words_of(row: dict[str, Any]) -> str:
+def target_of(training: Training) -> str:
+    """What the predictions of the training tasks are compared with; validation tasks have y."""
+    return "exact KRR" if training.target == "exact" else "y"
+
+
+def words_of(row: dict[str, Any], target: str) -> str:
     gap = f"{row['nll'] - row['exact_nll']:.3f} nats above exact KRR, " if "nll" in row else ""
     words = f"{gap}{row['ratio']:.3f} x the error of exact KRR, "
     if not row["step"]:
         return f"{words}compiling"
-    return f"loss {row['loss']:.3g}, {words}{row['steps_per_second']:.1f} steps/s"
+    loss = f"loss {row['loss']:.3g}"
+    if "nll" not in row:
+        loss += f" (against {target}), validation {row['validation']:.3g} (against y)"
+    return f"{loss}, {words}{row['steps_per_second']:.1f} steps/s"
 
 
-def summary(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
+def summary(rows: list[dict[str, Any]], seed: int, target: str) -> list[TextTable | str]:
     density = "nll" in rows[-1]
     columns = DENSITY_COLUMNS if density else COLUMNS
-    title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
+    title = "mean squared error against y; ratio: this error / that of exact KRR on the same tasks"
+    loss = f"loss: mean squared error of training tasks against {target}"
     if density:
-        title = f"loss, nll: minus the log density of an output, in nats; validation: {title}"
+        loss = "loss, nll: minus the log density of an output, in nats"
+    title = f"{loss}; validation: {title}"
     lines = [
         [str(row["step"]), *(format_number(row[name]) for name in columns[1:])]
         for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,19 @@ from ...training._settings import Training
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 """Folder of the reference runs: each has a recipe, most have weights and metrics."""
+
+USES = {
+    "gp-decoder-12": "claim C49, on decoders of several depths",
+    "gp-decoder-4": "claim C49, and a first decoder: it trains fastest",
+    "gp-decoder-8": "claim C49",
+    "gp-decoder-gpu": "a decoder of published size",
+    "gp-encoder": "the usual subject of identify, fit and ablate",
+    "gp-encoder-2d": "a second subject, with two features",
+    "gp-encoder-hard": "a subject with little noise and short contexts, too",
+    "linear": "claim C24, one block that learns one step of gradient descent",
+    "linear-decoder-gpu": "a decoder for linear tasks, of published size",
+}
+"""What each reference run is for."""
 
 FILE, WEIGHTS = "recipe.json", ("model.msgpack", "checkpoint.msgpack")
 """Files of a run: its recipe, and its weights (the first of these files that exists counts)."""
@@ -194,6 +209,28 @@ def solver_of(name: str | None) -> str | None:
 
 def holds_run(folder: Path) -> bool:
     return (folder / FILE).exists()
+
+
+def recipe_table() -> str:
+    """For each reference run: minutes of training, use, task and model."""
+    lines = [" recipes, with the minutes of the recorded training on 2 cores", f" {'-' * 78}"]
+    for name in run_names():
+        recipe, metrics = Recipe.read(name), RUNS / name / "metrics.csv"
+        task, model, minutes = recipe.task, recipe.model, "GPU"
+        if metrics.exists():
+            rows = [*csv.DictReader(metrics.read_text().splitlines())]
+            seconds = sum(
+                (int(row["step"]) - int(before["step"])) / float(row["steps_per_second"])
+                for before, row in pairwise(rows)
+            )
+            minutes = f"{seconds / 60:.0f} min"
+        lines += [
+            f"  {name} ({minutes}): {USES[name]}",
+            f"      {task.family}, p = {task.num_features}, n = {task.num_supports}",
+            f"      {model.style}, {model.attention} attention, depth {model.depth}, "
+            f"width {model.width}",
+        ]
+    return "\n".join(lines)
 
 
 def run_names() -> list[str]:
