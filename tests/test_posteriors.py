@@ -206,7 +206,6 @@ def test_the_variance_grows_with_the_steps_and_is_too_small_before_the_last(x64)
     assert gap(path.variance[-1, N:], best) < 1e-11
 
 
-@pytest.mark.slow
 def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
     task = draw_task(8)
     kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:6]))

@@ -198,7 +198,7 @@ def test_leave_one_out_chooses_the_kernel(x64):
     assert errors["gaussian"] == pytest.approx(rmse, rel=1e-6)
 
 
-def test_the_steps_end_where_the_error_of_check_is_below_the_limit():
+def test_the_steps_end_where_the_error_of_check_is_below_the_limit(monkeypatch):
     """Queries far out, so that |f*| is above |y|, of which the error takes the larger."""
     task = divide(ik.tasks.diabetes(), 60, 0).task
     task = task.replace(x_query=9 * task.x_query[:50], y_query=None)
@@ -206,6 +206,8 @@ def test_the_steps_end_where_the_error_of_check_is_below_the_limit():
     models = [build_model("chebyshev", ik.Linear(), task, 5.0, n) for n in (steps - 1, steps)]
     errors = [float(ik.check(model, task).error) for model in models]
     assert (reason, errors[1] <= _depth.CONVERGED < errors[0]) == ("converged", True)
+    monkeypatch.setattr(_depth, "MOST_STEPS", {"float32": (3,)})
+    assert _depth.steps_needed("chebyshev", ik.Linear(), task, 5.0) == (3, "nearest", 3)
 
 
 @pytest.mark.parametrize(("reason", "words"), [("nearest", "(error 0.002)"), ("converged", "")])
