@@ -24,20 +24,20 @@ from icl_krr.training import _checkpoint
 TIMEOUT = 4
 RUN = """
 import os, pathlib, signal, sys
-from icl_krr.cli import console, hosts
-from icl_krr.training import checkpoint
-hosts.PATIENCE, kill = int(sys.argv.pop(1)), sys.argv.pop(1) == "dies"
+from icl_krr.cli import _hosts, console
+from icl_krr.training import _checkpoint
+_hosts.TIMEOUT, kill = int(sys.argv.pop(1)), sys.argv.pop(1) == "dies"
 write = pathlib.Path.write_bytes
 def write_in_process_0(path, content):
     assert os.environ["SLURM_PROCID"] == "0", f"process 1 writes {path}"
     return write(path, content)
 pathlib.Path.write_bytes = write_in_process_0
-save = checkpoint.save
+save = _checkpoint.save
 def save_and_stop(*arguments):
     save(*arguments)
     if kill and os.environ["SLURM_PROCID"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoint.save = save_and_stop
+_checkpoint.save = save_and_stop
 console()
 """
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.custom_batching import sequential_vmap
 
 from .numerics import matmul
@@ -112,6 +113,6 @@ def wait_for_virtual_devices(array: jax.Array) -> None:
     Reason: a loop that never waits launches more programs than XLA has threads for, if JAX started
     before `xla_flags.start_enough_threads` could ask for them, and the devices wait for ever.
     """
-    on_cpu = jax.default_backend() == "cpu" and not isinstance(array, jax.core.Tracer)
+    on_cpu = jax.default_backend() == "cpu" and not isinstance(array, Tracer)
     if on_cpu and len(array.devices()) > 1:
         array.block_until_ready()

@@ -64,8 +64,6 @@ def sentence(box: str) -> str:
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             errors.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
     words = re.sub(r"(?<=[\w>]): must be ", " must be ", "; ".join(errors))
-    wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
-    words = re.sub(wrong, r"must be \1, got '\2'", words)
     return re.sub(r"^\{[^}]*\}: ", "value ", words)  # tyro has no other name for some positionals
 
 
