@@ -301,7 +301,6 @@ def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
     assert ours.status_.ok
 
 
-@pytest.mark.slow
 def test_weights_are_variances_of_the_noise():
     """A Gaussian process of scikit-learn takes a variance for each support."""
     theirs = process(0.5 / WEIGHT).fit(X, Y)

@@ -175,7 +175,7 @@ def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
     assert result.verdict.startswith("identified: gradient_descent; every other candidate is")
 
 
-@often("name", ("chebyshev", "delta_rule", "nadaraya_watson", "newton_schulz"), [*candidates()])
+@pytest.mark.parametrize("name", candidates())
 def test_a_candidate_is_the_solver_of_its_name(x64, name):
     """So that what is fitted is what is claimed: the oracle's own parameters fit at once."""
     task = one_task(0, p=3)

@@ -6,7 +6,6 @@ import json
 import jax
 import numpy as np
 import pytest
-from helpers import often
 
 import icl_krr as ik
 from icl_krr import cli
@@ -41,7 +40,7 @@ def check(posterior, y, kernel, ridge, rtol=0.01):
     assert np.all(np.abs(posterior.mean - mean) <= rtol * std)
 
 
-@often("size", SIZES[:1], SIZES)
+@pytest.mark.parametrize("size", SIZES)
 def test_a_process_has_the_size_of_y_for_each_output(size):
     kernel, y = ik.Gaussian(2.0), size * np.stack([Y, 100 * Y[::-1], 0 * Y], axis=1)
     posterior = process(kernel, ik.Task(X, y, NEW), 0.05)
