@@ -362,16 +362,13 @@ def stated(constructed_rows: list[Record], trained: list[Record]) -> list[Record
                 add_case(of_trained, holds(effects, replaced))
             words = "" if "probe" in statement else f" ({replaced})"
             lines.append({"statement": statement + words, "known": counts, "trained": of_trained})
-    deeper = deeper_is_better(constructed_rows)
-    last = {"statement": "two more layers lower the error", "known": deeper, "trained": [0, 0]}
-    return [*lines, last]
+    deeper = {"known": deeper_is_better(constructed_rows), "trained": [0, 0]}
+    return [*lines, {"statement": "two more layers lower the error", **deeper}]
 
 
 def deeper_is_better(rows: list[Record]) -> dict[str, list[int]]:
     """Whether 8 layers err less than 6 on the same tasks."""
-    errors = {
-        (row["family"], row["solver"], row["variant"]): sum(row["intact"]["target"]) for row in rows
-    }
+    errors = {(r["family"], r["solver"], r["variant"]): sum(r["intact"]["target"]) for r in rows}
     counts: dict[str, list[int]] = {}
     for (family, name, variant), error in errors.items():
         more = errors.get((family, name, "8 steps"))

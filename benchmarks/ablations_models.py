@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.records import rounded
+from benchmarks.records import Row as Record, rounded
 from icl_krr import constructions, per_step, solvers
 from icl_krr.catalogue import SOLVERS, compared, taken
 from icl_krr.constructions import compile, machine
@@ -29,9 +29,6 @@ PARTS = ("heads", "units", "layer")
 REPLACED = ("zero", "mean")
 EFFECTS = ("change", "target", "exact")
 """Distance of the predictions to those of the intact model, to the targets, and to exact KRR."""
-
-Record = dict[str, Any]
-
 
 CANDIDATES = compared()
 DISTRACTORS = ("nesterov", "averaged_descent", "steepest_descent")

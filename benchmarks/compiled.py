@@ -63,11 +63,8 @@ def work_of_steps(program: Program, steps: int) -> Counter[str]:
     of collective operation the bytes that a device hands to it, and as "KIND arrays" the number of
     arrays. Of a conditional, it has the branch with the least work.
     """
-    total: Counter[str] = Counter()
-    for operation in operations(program):
-        if operation.kind == "while" and trips(operation) == steps:
-            total += work(program, called("body", operation))
-    return total
+    loops = (one for one in operations(program) if one.kind == "while" and trips(one) == steps)
+    return sum((work(program, called("body", loop)) for loop in loops), Counter())
 
 
 def work(program: Program, name: str) -> Counter[str]:

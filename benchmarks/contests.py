@@ -122,10 +122,8 @@ def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float 
     if contest.tolerance is None:
         return None
     first = next(iter(contest.competitors))
-    truths, actual = (
-        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(results[which])]
-        for which in (first, name)
-    )
+    leaves = (jax.tree.leaves(results[which]) for which in (first, name))
+    truths, actual = ([np.asarray(leaf, np.float64) for leaf in each] for each in leaves)
     sizes = [np.max(np.abs(truth)) for truth in truths]
     errors = [
         np.max(np.abs(array.reshape(truth.shape) - truth)) / max(size, 0.01 * max(sizes))
@@ -149,10 +147,8 @@ def markdown(rows: list[Row]) -> str:
     header = ["what", "icl_krr, ms", "best competitor", "its ms", "ratio", "goal", "met"]
     header += ["compile, s", "scratch, MB"]
     lines = []
-    for contest, group in groupby(rows, lambda row: row.contest):
-        ours, *competitors = group
-        if ours.suite == "scaling":
-            continue
+    listed = (row for row in rows if row.suite != "scaling")
+    for contest, (ours, *competitors) in groupby(listed, lambda row: row.contest):
         best = min(competitors, key=lambda row: row.median_ms)
         line = [contest, f"{ours.median_ms:.3g} ({ours.lower_ms:.3g}-{ours.upper_ms:.3g})"]
         line += [best.program, f"{best.median_ms:.3g}", f"{ours.median_ms / best.median_ms:.2f}"]

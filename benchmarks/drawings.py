@@ -59,12 +59,7 @@ ARROWS = (
 )
 
 
-LEGEND = {
-    "data and names": DATA,
-    "forward pass": MODEL,
-    "reference": TRUTH,
-    "use and analysis": USE,
-}
+AREAS = {"data and names": DATA, "forward pass": MODEL, "reference": TRUTH, "use and analysis": USE}
 
 
 def design_rooms() -> dict[str, tuple[int, int, int, str, str]]:
@@ -104,7 +99,7 @@ def design() -> Figure:
     axis.set_xlim(-0.15, 3 * across + width + 0.15)
     axis.set_ylim(-0.15, 5 * up + height + 0.15)
     axis.axis("off")
-    patches = [Patch(fc=color, ec="#444444", label=name) for name, color in LEGEND.items()]
+    patches = [Patch(fc=color, ec="#444444", label=name) for name, color in AREAS.items()]
     figure.legend(handles=patches, loc="lower center", ncols=len(patches), fontsize=7)
     return figure
 

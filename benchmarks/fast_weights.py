@@ -356,8 +356,7 @@ def relative(values: Any, targets: Any) -> float:
 def halves(lengths: tuple[int, ...], seed: int) -> list[records.Row]:
     """Changes of the predictions if one state is rounded after every token; keys of length 1."""
     rng = np.random.default_rng(seed)
-    shape = SEEDS, max(lengths), FEATURES
-    x = rng.standard_normal(shape) / np.arange(1, FEATURES + 1) ** 0.5
+    x = rng.standard_normal((SEEDS, max(lengths), FEATURES)) / np.arange(1, FEATURES + 1) ** 0.5
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     y = np.einsum("bnm,bm->bn", x, rng.standard_normal((SEEDS, FEATURES)))
     y += 0.1 * rng.standard_normal(y.shape)

@@ -116,9 +116,8 @@ def candidate_names() -> tuple[str, ...]:
 
 def tasks_of(noise: float, seed: int, sphere: bool, count: int) -> tuple[Task, Task]:
     """Tasks to fit and tasks to score; on a sphere, all inputs have length 1."""
-    family = LinearRegression(
-        num_features=FEATURES, num_supports=SUPPORTS, num_queries=QUERIES, noise=noise
-    )
+    sizes: Record = {"num_features": FEATURES, "num_supports": SUPPORTS, "num_queries": QUERIES}
+    family = LinearRegression(**sizes, noise=noise)
     key = jax.random.fold_in(jax.random.key(seed), 50)
     tasks = draw_tasks(key, count, family).replace(y_query=None)
     return halves(jax.vmap(partial(project, sphere=jnp.array(sphere)))(tasks))
@@ -140,8 +139,7 @@ def model_of(case: Case) -> tuple[Transformer, jax.Array]:
     repeats = row.sequential or case.edge == "converged"
     steps = SUPPORTS if repeats else LAYERS
     model = constructions.lookup(row)(Linear(), num_features=FEATURES, steps=steps, **kwargs)
-    at = [0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)]
-    return model, jnp.array(at)
+    return model, jnp.array([0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)])
 
 
 def identified(case: Case, count: int) -> Record:
@@ -362,8 +360,7 @@ def main() -> None:
         every, count = every[:1], 8
 
     def read(cell: Cell) -> Record:
-        errors = trained(grid, top, cell)
-        return errors | answered(place_of(top, **cell), 7, count)
+        return trained(grid, top, cell) | answered(place_of(top, **cell), 7, count)
 
     settings = {"tasks": count}
     study = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))

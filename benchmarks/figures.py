@@ -207,8 +207,7 @@ def main() -> None:
     with jax.enable_x64(True):
         doubles = (keystone, hat_matrix, route_a, tables)
         report["float64"] = {f.__name__: f(args.quick) for f in doubles}
-    again = () if args.quick else (route_a,)
-    singles = (*again, compilation, crossover)
+    singles = (compilation, crossover) if args.quick else (route_a, compilation, crossover)
     report["float32"] = {f.__name__: f(args.quick) for f in singles}
     for dtype in ("float64", "float32"):
         for name, figures in report[dtype].items():

@@ -38,11 +38,8 @@ def short(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def intervals(fit: dict[str, Any]) -> dict[str, Any]:
-    return {space: interval_of(fit[space]) for space in ("prediction", "hat") if space in fit}
-
-
-def interval_of(distance: dict[str, Any]) -> dict[str, Any]:
-    return {name: distance[name] for name in ("mean", "interval")}
+    spaces = [space for space in ("prediction", "hat") if space in fit]
+    return {space: {name: fit[space][name] for name in ("mean", "interval")} for space in spaces}
 
 
 def table(records: dict[str, dict[str, Any]]) -> str:
@@ -55,8 +52,7 @@ def table(records: dict[str, dict[str, Any]]) -> str:
             models = {model["name"]: cell(model) for model in result["nested models"]}
             cells = [models[key] for key in names]
             nearest = f"{result['name']}, {result['kernel']}: {cell(result)}"
-            status = record["together"]["status"]
-            lines.append([name, str(result["seed"]), *cells, nearest, status])
+            lines.append([name, str(result["seed"]), *cells, nearest, record["together"]["status"]])
     return to_markdown((header, lines))
 
 

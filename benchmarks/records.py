@@ -17,7 +17,7 @@ import jax
 from matplotlib.figure import Figure
 
 from icl_krr import experiments
-from icl_krr.experiments import Cell, Lines, Study, plain, replace
+from icl_krr.experiments import Cell, Lines, Study, environment, plain, replace
 from icl_krr.plots import svg
 
 RESULTS = Path(__file__).parent / "results"
@@ -79,11 +79,7 @@ def digits(key: str, count: int = 3) -> Callable[[Row], str]:
 
 def meta(command: str, *packages: str, **facts: Any) -> dict[str, Any]:
     """What a record says of its run: the command, the machine, versions, and further facts."""
-    return {
-        "command": f"python -m benchmarks.{command}",
-        **experiments.environment(*packages),
-        **facts,
-    }
+    return {"command": f"python -m benchmarks.{command}", **environment(*packages), **facts}
 
 
 def caption(text: str, meta: Mapping[str, Any], **more: Any) -> str:

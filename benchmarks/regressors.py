@@ -145,9 +145,7 @@ def middle(rows: list[Row], key: str) -> str:
 def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
     """The mean over splits of log(RMSE / RMSE of a peer), and twice its standard error."""
     of = {(row["table"], row["regressor"], row["split"]): row["rmse"] for row in rows}
-    apart = np.array([
-        np.log(of[table, ours, split]) - np.log(of[table, theirs, split]) for split in range(SPLITS)
-    ])  # fmt: skip
+    apart = np.log([of[table, ours, s] / of[table, theirs, s] for s in range(SPLITS)])
     return float(apart.mean()), float(2 * apart.std(ddof=1) / np.sqrt(len(apart)))
 
 

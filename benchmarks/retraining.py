@@ -15,7 +15,7 @@ from benchmarks import records
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
 from icl_krr import experiments
-from icl_krr.experiments import Cell, Recipe, RetrainingStudy, blank, family, to_markdown
+from icl_krr.experiments import Cell, Recipe, RetrainingStudy, Rows, blank, family, to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_half_precision, save_weights
 from icl_krr.transformer import step_cost
@@ -43,9 +43,7 @@ def trained(recipe: Recipe, folder: Path) -> Record:
     return record | {"cpu_seconds": time.process_time() - start}
 
 
-def all_seeds(
-    name: str, variant: str, study: RetrainingStudy, folder: Path, rates: Rates
-) -> list[Record]:
+def all_seeds(name: str, variant: str, study: RetrainingStudy, folder: Path, rates: Rates) -> Rows:
     """Train a variant with every learning rate and the first seed, then with the other seeds.
 
     The records of the chosen learning rate have "chosen" True. Their weights are saved together.
@@ -54,7 +52,6 @@ def all_seeds(
     seeds = study.seeds(variant)
     tuner = study.tuned_by
     choices = experiments.LEARNING_RATES if tuner is None else (rates[tuner, variant],)
-
     top = folder / name / variant.replace(" ", "-")
 
     def place(rate: float, seed: int) -> Path:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from itertools import pairwise
 
 import jax
 import numpy as np
 
 import icl_krr as ik
 from benchmarks.records import RUNS, folder_of, options
-from icl_krr.experiments import RUNS as PACKAGE_RUNS, load, to_markdown
+from icl_krr.experiments import RUNS as PACKAGE_RUNS, from_csv, load, to_markdown
 from icl_krr.tasks import Sampler, Task, sample
 from icl_krr.training import reference
 from icl_krr.transformer import step_cost
@@ -68,11 +66,8 @@ def compute(name: str) -> list[str]:
     run = load(folder)
     meta = json.loads((folder / "meta.json").read_text())
     training = run.recipe.training
-    with (folder / "metrics.csv").open() as file:
-        rows = [{key: float(row[key]) for key in ROW} for row in csv.DictReader(file)]
-    seconds = sum(
-        (row["step"] - last["step"]) / row["steps_per_second"] for last, row in pairwise(rows)
-    )
+    steps, speeds = ([row[key] for row in from_csv(folder / "metrics.csv")] for key in ROW)
+    seconds = np.sum(np.diff(steps) / speeds[1:])
     task = ik.tasks.sample(jax.random.key(0), run.family)
     flops = 3 * step_cost(run.model, task).flops * run.model.steps * training.batch * training.steps
     cells = [f"`{name}`", meta["device"], str(meta["cores"]), f"{training.steps:,}"]

@@ -22,13 +22,11 @@ SUITES = {
 }
 """{name: function (quick, seed) that yields contests}."""
 
-Suite = Literal[
-    "forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling"
-]
+Kind = Literal["forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling"]
 
 
 def main(
-    suite: tuple[Suite, ...] = (),
+    suite: tuple[Kind, ...] = (),
     *,
     quick: bool = False,
     repeats: int = 7,

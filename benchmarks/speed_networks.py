@@ -65,16 +65,9 @@ def against_plain(
     def renamed(result: Any) -> Any:
         return (result[0], plain_weights(result[1])) if gradient else result
 
-    return Contest(
-        "training",
-        name,
-        lambda: run(model, tasks),
-        competitors,
-        target=target,
-        like_competitors=renamed,
-        scratch=lambda: scratch(run, model, tasks),
-        size=size,
-    )
+    ours, buffers = partial(run, model, tasks), partial(scratch, run, model, tasks)
+    options: dict[str, Any] = {"target": target, "like_competitors": renamed, "size": size}
+    return Contest("training", name, ours, competitors, scratch=buffers, **options)
 
 
 SIDE = 2048
@@ -123,15 +116,10 @@ def against_machine(
         ("memory", moved, least[1], sum_of_vectors, "GB in one sum of vectors"),
     ):
         runs = ceil(enough / work)
-        times = f" ({runs} times)" if runs > 1 else ""
-        yield Contest(
-            "roofline",
-            f"{speed}: {name}{times}",
-            repeated(run, runs),
-            {f"{runs * work / 1e9:.3g} {what}": machine(runs * work)},
-            tolerance=None,
-            size={"flops": runs * flops, "bytes": runs * moved},
-        )
+        title = f"{speed}: {name}{f' ({runs} times)' if runs > 1 else ''}"
+        rival = {f"{runs * work / 1e9:.3g} {what}": machine(runs * work)}
+        size = {"flops": runs * flops, "bytes": runs * moved}
+        yield Contest("roofline", title, repeated(run, runs), rival, tolerance=None, size=size)
 
 
 def repeated(run: Callable[[], Any], runs: int) -> Callable[[], Any]:

@@ -27,6 +27,9 @@ RIDGE = 0.1 * float(np.exp(2.0))
 STREAMED = 2048
 """Supports from which softmax attention never holds a whole pattern, unless `streaming=False`."""
 
+LIMITS: dict[str, Any] = {"target": 2.0, "tolerance": 0.05}
+"""Of programs that differ from plain code by more than their order of sums."""
+
 Route = tuple[ik.Kernel, Any, float]
 """Kernel, configuration of the tasks, and ridge."""
 
@@ -126,17 +129,12 @@ def against_plain(
     model = ik.constructions.lookup(row)(kernel, num_features=p, **row.options, **options)
     tasks = draw(config, batch, seed)
     forward = jax.jit(ik.predict_batch)
-    return Contest(
-        suite,
-        name,
-        lambda: forward(model, tasks),
-        speed_plain.plain_predictions(kernel, tasks, solver, options),
-        target=target,
-        # rounding changes inner products, and these change all later steps
-        tolerance=0.05 if row.sums else 1e-3,
-        scratch=lambda: scratch(forward, model, tasks),
-        size={"n": config.num_supports, "tasks": batch, "depth": steps, "p": p},
-    )
+    ours, buffers = partial(forward, model, tasks), partial(scratch, forward, model, tasks)
+    plain = speed_plain.plain_predictions(kernel, tasks, solver, options)
+    # rounding changes inner products, and these change all later steps
+    tolerance = 0.05 if row.sums else 1e-3
+    size = {"n": config.num_supports, "tasks": batch, "depth": steps, "p": p}
+    return Contest(suite, name, ours, plain, target, tolerance, scratch=buffers, size=size)
 
 
 def constructed(route: Route, ridge: Any, steps: int) -> ik.Transformer:
@@ -179,24 +177,16 @@ def called(
     jitted, competitor = jax.jit(ik.predict), jax.jit(plain)
     constant = jax.jit(partial(ik.predict, model))
     gradient, of_competitor = (jax.jit(partial(slopes, run=run)) for run in (constant, plain))
-    for what, run, other in (
-        ("predict", lambda: ik.predict(model, task), lambda: competitor(task)),
-        ("jit, model as argument", lambda: jitted(model, task), lambda: competitor(task)),
-        ("jit, weights as constants", lambda: constant(task), lambda: competitor(task)),
-        ("gradient in y", lambda: gradient(task), lambda: of_competitor(task)),
+    size = {"n": task.num_supports, "tasks": 1, "depth": model.steps}
+    for what, run, other, compiled in (
+        ("predict", partial(ik.predict, model), competitor, (jitted, model)),
+        ("jit, model as argument", partial(jitted, model), competitor, (jitted, model)),
+        ("jit, weights as constants", constant, competitor, (jitted, model)),
+        ("gradient in y", gradient, of_competitor, (gradient,)),
     ):
-        yield Contest(
-            "task",
-            f"{name}: {what}",
-            run,
-            {"plain": other},
-            target=2.0,
-            tolerance=0.05,
-            scratch=partial(
-                scratch, *((gradient, task) if "gradient" in what else (jitted, model, task))
-            ),
-            size={"n": task.num_supports, "tasks": 1, "depth": model.steps},
-        )
+        ours, rival = partial(run, task), {"plain": partial(other, task)}
+        buffers = partial(scratch, *compiled, task)
+        yield Contest("task", f"{name}: {what}", ours, rival, **LIMITS, scratch=buffers, size=size)
 
 
 def gradients(quick: bool, seed: int) -> Iterator[Contest]:
@@ -218,16 +208,11 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
 
     at, slope = jnp.array([TEMPERATURE, RIDGE]), jax.jit(jax.grad(ours))
     ways = over_tasks(lambda task: jax.grad(plain)(at, task), tasks)
-    yield Contest(
-        "gradient",
-        f"softmax, CG, d loss / d (temperature, ridge), {steps} steps, {batch} tasks",
-        lambda: slope(at),
-        {f"plain, {way}": partial(jax.jit(partial(mean, run)), tasks) for way, run in ways.items()},
-        target=2.0,
-        tolerance=0.05,
-        scratch=lambda: scratch(slope, at),
-        size={"n": config.num_supports, "tasks": batch, "depth": steps},
-    )
+    title = f"softmax, CG, d loss / d (temperature, ridge), {steps} steps, {batch} tasks"
+    rivals = {f"plain, {way}": partial(jax.jit(partial(mean, f)), tasks) for way, f in ways.items()}
+    run, buffers = partial(slope, at), partial(scratch, slope, at)
+    size = {"n": config.num_supports, "tasks": batch, "depth": steps}
+    yield Contest("gradient", title, run, rivals, **LIMITS, scratch=buffers, size=size)
 
 
 def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
@@ -242,21 +227,12 @@ def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
             A = lambda v: system.K(v) + ridge * v  # noqa: E731
             return system.k(jax.scipy.sparse.linalg.cg(A, task.y, tol=0, maxiter=8)[0])
 
-        plain = jax.jit(partial(plain_prediction, kernel, ridge, 8))
-        forward = jax.jit(ik.predict)
-        yield Contest(
-            "context",
-            f"linear attention, n = {n}",
-            partial(forward, model, task),
-            {
-                "jax.scipy cg, K v = X (X^T v)": partial(jax.jit(scipy), task),
-                "plain, K v = X (X^T v)": partial(plain, task),
-            },
-            target=2.0,
-            tolerance=0.05,
-            scratch=partial(scratch, forward, model, task),
-            size={"n": n, "depth": 8, "p": config.num_features},
-        )
+        programs = {"jax.scipy cg": scipy, "plain": partial(plain_prediction, kernel, ridge, 8)}
+        rivals = {f"{k}, K v = X (X^T v)": partial(jax.jit(f), task) for k, f in programs.items()}
+        forward, title = jax.jit(ik.predict), f"linear attention, n = {n}"
+        ours, buffers = partial(forward, model, task), partial(scratch, forward, model, task)
+        size = {"n": n, "depth": 8, "p": config.num_features}
+        yield Contest("context", title, ours, rivals, **LIMITS, scratch=buffers, size=size)
 
 
 def exact(quick: bool, seed: int) -> Iterator[Contest]:
@@ -300,15 +276,9 @@ def regression(batch: int, n: int, seed: int) -> Contest:
         with jax.enable_x64(dtype == jnp.float64):
             return run(tasks)
 
-    return Contest(
-        "exact",
-        f"exact KRR, {batch} tasks, n = {n}, {dtype}",
-        ours,
-        exact_rivals(np.array(tasks.x), np.array(tasks.y), np.array(tasks.x_query), ridge),
-        target=0.3,
-        dtype=str(dtype),
-        size={"tasks": batch, "n": n},
-    )
+    name, size = f"exact KRR, {batch} tasks, n = {n}, {dtype}", {"tasks": batch, "n": n}
+    rivals = exact_rivals(*map(np.array, (tasks.x, tasks.y, tasks.x_query)), ridge)
+    return Contest("exact", name, ours, rivals, target=0.3, dtype=str(dtype), size=size)
 
 
 def exact_rivals(x: np.ndarray, y: np.ndarray, at: np.ndarray, ridge: float) -> Programs:

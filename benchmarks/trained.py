@@ -19,14 +19,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks import records
-from benchmarks.profiles import HOWS, least, share, short, with_null
+from benchmarks.profiles import HOWS, Row, least, share, short, with_null
 from icl_krr import probes
 from icl_krr.catalogue import SOLVERS, compared
 from icl_krr.experiments import Cell, Lines, Study, identify, load, to_markdown
 from icl_krr.experiments.identify import IDENTIFIED, NEAR, NULLS, TIED
 from icl_krr.kernels import name_of
 from icl_krr.plots import COLORS, legend
-from icl_krr.probes import Identification, fit_probe, layerwise
+from icl_krr.probes import Identification, effective, fit_probe, layerwise
 from icl_krr.tasks import map_tasks
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer
@@ -39,7 +39,6 @@ FEW = 12
 QUICK: dict[str, Any] = {"tasks": 4, "probe_tasks": 16, "num_queries": 2, "seed": 0}
 QUICK_NAMES = ("gradient_descent",)
 
-Row = dict[str, Any]
 NAMED = (IDENTIFIED, NEAR, TIED)
 IN_STREAMS = tuple(name for name in compared("gaussian") if not SOLVERS[name].contains)
 """Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
@@ -105,9 +104,7 @@ def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     for words, predictions in readouts.items():
         run_on = jax.jit(partial(map_tasks, predictions))
         last = identify.run_model(predictions, fitted, scored).hats[:, -1]
-        gap = (
-            probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
-        )
+        gap = effective("regression", name, scored, last)["distance"] if np.any(last) else None
         record[words] = short(protocol.read([run_on(part.tasks) for part in both]))
         record[words]["filter"] = gap
     kwargs: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
@@ -315,19 +312,16 @@ def distances_figure(record: Row) -> Figure:
     figure = Figure(figsize=(12, 4.4), layout="constrained")
     axes = figure.subplots(1, 3)
 
+    def of_profile(row: Row) -> tuple[float, float]:
+        return nearest_far(row["model"][HOWS[0]]), least(row["model"][HOWS[0]], NULLS)
+
+    def of_space(row: Row, part: str, space: str) -> tuple[float, float]:
+        return nearest(row[part], space)[1], nearest_control(row, part, space)
+
     panels: dict[str, Callable[[Row], tuple[float, float]]] = {
-        "error profile, 1:1 (log10)": lambda row: (
-            nearest_far(row["model"][HOWS[0]]),
-            least(row["model"][HOWS[0]], NULLS),
-        ),
-        "hat matrices of a linear probe": lambda row: (
-            nearest(row["probe"], "hat")[1],
-            nearest_control(row, "probe", "hat"),
-        ),
-        "states decoded from the stream": lambda row: (
-            nearest(row["streams"], "state")[1],
-            nearest_control(row, "streams", "state"),
-        ),
+        "error profile, 1:1 (log10)": of_profile,
+        "hat matrices of a linear probe": partial(of_space, part="probe", space="hat"),
+        "states decoded from the stream": partial(of_space, part="streams", space="state"),
     }
     for axis, (title, of) in zip(axes, panels.items(), strict=True):
         for (group, members), color in zip(grouped(rows).items(), COLORS, strict=False):

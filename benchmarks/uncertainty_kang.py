@@ -105,11 +105,10 @@ def draw(
         roots = [cholesky(gram(k, x) + s**2 * np.eye(n + 1), lower=True) for k, s in pairs]
         y = roots[rng.integers(len(pairs))] @ rng.normal(size=n + 1)
         z = [solve_triangular(root[:n, :n], y[:n], lower=True) for root in roots]
-        evidence = [
-            -0.5 * v @ v - np.log(np.diag(root)[:n]).sum() for v, root in zip(z, roots, strict=True)
-        ]
+        solved = [*zip(roots, z, strict=True)]
+        evidence = [-0.5 * v @ v - np.log(np.diag(L)[:n]).sum() for L, v in solved]
         weights = np.exp(np.array(evidence) - max(evidence))
-        means = [root[n, :n] @ v for v, root in zip(z, roots, strict=True)]
+        means = [L[n, :n] @ v for L, v in solved]
         at = np.pad(x[:n], ((0, most - n), (0, 0))), np.pad(y[:n], (0, most - n))
         mask_of_n = np.arange(most) < n
         moments = weights / weights.sum(), np.array(means), [root[n, n] ** 2 for root in roots]
@@ -272,9 +271,8 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
         noises = (SIGMA,) if len(lengths) == 1 else NOISES
         numbers = [*product(lengths, noises)]
         pairs = [(ik.Gaussian(ell), sigma) for ell, sigma in numbers]
-        before, drawn = (
-            draw(rng, pairs, p, np.full(count, n)) for count in (max(tasks[n] // 4, 8), tasks[n])
-        )
+        counts = max(tasks[n] // 4, 8), tasks[n]
+        before, drawn = (draw(rng, pairs, p, np.full(count, n)) for count in counts)
         exact, kernel = drawn.exact, ik.Gaussian(0.8)
         if len(pairs) == 1:
             kernel = pairs[0][0]

@@ -7,16 +7,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
-from benchmarks.records import RESULTS, options, read
+from benchmarks.records import RESULTS, Row, options, read
 from benchmarks.streams import DISTRACTOR, RANDOM, of
 from icl_krr.experiments import Lines, format_steps, replace, to_markdown
 from icl_krr.experiments.solverbench import Share
 
-Row = dict[str, Any]
 PAGE = RESULTS / "what-networks-run.md"
 TEXT = Path(__file__).with_name("what_networks_run.txt")
 """The sentences of the page, with a place for every number."""

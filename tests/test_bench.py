@@ -168,13 +168,11 @@ def test_gradients_of_all_weights_of_a_trained_model_are_compared():
     assert entries(slopes) == entries(model) - 1  # the slot `one` is no weight of a transformer
     off = loss, {**slopes, "positions": 1.01 * slopes["positions"]}
     with jax.numpy_rank_promotion("allow"), pytest.raises(Disagreement):
-        compete(
-            dataclasses.replace(fair, ours=lambda: off, like_competitors=lambda r: r), repeats=1
-        )
+        compete(dataclasses.replace(fair, ours=lambda: off, like_competitors=lambda r: r), 1)
 
 
 def test_every_suite_that_settings_offer_exists():
-    assert typing.get_args(speed.Suite) == tuple(speed.SUITES)
+    assert typing.get_args(speed.Kind) == tuple(speed.SUITES)
 
 
 def test_the_command_writes_what_it_prints(tmp_path, capsys):
@@ -241,8 +239,7 @@ def test_memory_counts_what_is_kept():
     model = CASES["cg"].build(task, 0.5, 8)
     kept = {}, {"names": ("alpha",)}, {"everything": True}
     bare, alpha, everything = (ik.memory(model, task, **options) for options in kept)
-    size = alpha.results - bare.results
-    assert 0.9 < size / (9 * 64 * 4) < 1.2
+    assert 0.9 < (alpha.results - bare.results) / (9 * 64 * 4) < 1.2
     assert everything.peak > 10 * alpha.peak
     assert bare.free > bare.peak
     tasks = stacked(task, task)
