@@ -6,7 +6,7 @@ It takes 11 minutes of one core; `--folder` keeps what was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -263,22 +263,16 @@ def heads_most(effects: Effects, replaced: str) -> bool:
     return above(np.mean(heads - units, axis=1))
 
 
-def hurts(part: str, least: float) -> Callable[[Effects, str], bool]:
-    def holds(effects: Effects, replaced: str) -> bool:
-        logs = of_part(effects, part, "target", replaced)
-        return float(np.mean([above(one) for one in logs.T])) >= least
-
-    return holds
+def hurts(effects: Effects, replaced: str, part: str, least: float) -> bool:
+    logs = of_part(effects, part, "target", replaced)
+    return float(np.mean([above(one) for one in logs.T])) >= least
 
 
-def trend(sign: int) -> Callable[[Effects, str], bool]:
-    def holds(effects: Effects, replaced: str) -> bool:
-        logs = of_part(effects, "layer", "change", replaced)
-        half = logs.shape[1] // 2
-        late = np.mean(logs[:, -half:], axis=1) - np.mean(logs[:, :half], axis=1)
-        return above(sign * late)
-
-    return holds
+def trend(effects: Effects, replaced: str, sign: int) -> bool:
+    logs = of_part(effects, "layer", "change", replaced)
+    half = logs.shape[1] // 2
+    late = np.mean(logs[:, -half:], axis=1) - np.mean(logs[:, :half], axis=1)
+    return above(sign * late)
 
 
 def falls(effects: Effects, replaced: str) -> bool | None:
@@ -289,11 +283,11 @@ def falls(effects: Effects, replaced: str) -> bool | None:
 
 STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
     "removing the heads of a layer changes the predictions more than removing its MLP": heads_most,
-    "removing the heads hurts, in most layers": hurts("heads", 0.5),
-    "removing the MLP hurts, in most layers": hurts("units", 0.5),
-    "removing any layer hurts": hurts("layer", 1.0),
-    "late layers matter less": trend(-1),
-    "late layers matter more": trend(1),
+    "removing the heads hurts, in most layers": partial(hurts, part="heads", least=0.5),
+    "removing the MLP hurts, in most layers": partial(hurts, part="units", least=0.5),
+    "removing any layer hurts": partial(hurts, part="layer", least=1.0),
+    "late layers matter less": partial(trend, sign=-1),
+    "late layers matter more": partial(trend, sign=1),
     "the error of a linear probe falls at every layer": falls,
 }
 """Statements about a model, by what decides them from its effects and the kind of removal."""
@@ -422,28 +416,28 @@ def score_table(record: Record) -> str:
     return to_markdown(table(record["confusion"], columns))
 
 
-def variant_table(record: Record) -> str:
-    """Right names by the setting in which a model differs, for the main kind of pattern."""
+def set_table(record: Record, title: str, key: str, names: dict[str, str]) -> str:
+    """Shares for the main kind of pattern, a column for each set of parts."""
     sets = record["confusion"][: len(SETS)]
-    header = ["setting that no other model has", *(one["set"] for one in sets)]
     lines = [
-        [name, *(str(Share.of(*one["by variant"][name])) for one in sets)]
-        for name in sets[0]["by variant"]
+        [words, *(str(Share.of(*one[key][name])) for one in sets)]
+        for name, words in names.items()
+        if name in sets[0][key]
     ]
-    return to_markdown((header, lines))
+    return to_markdown(([title, *(one["set"] for one in sets)], lines))
+
+
+def variant_table(record: Record) -> str:
+    """Right names by the setting in which a model differs."""
+    names = {name: name for name in record["confusion"][0]["by variant"]}
+    return set_table(record, "setting that no other model has", "by variant", names)
 
 
 def distractor_table(record: Record) -> str:
     """Models whose solver is not among the names: how many get one candidate's name alone."""
-    sets = record["confusion"][: len(SETS)]
     kinds = {"candidate": "a candidate, without the patterns of its own solver"}
     kinds |= {kind: kind for kind in ("other solver", "no solver")}
-    lines = [
-        [words, *(str(Share.of(*one["distractors"][kind])) for one in sets)]
-        for kind, words in kinds.items()
-        if kind in sets[0]["distractors"]
-    ]
-    return to_markdown((["what the model runs", *(one["set"] for one in sets)], lines))
+    return set_table(record, "what the model runs", "distractors", kinds)
 
 
 def trained_table(record: Record) -> str:

@@ -113,9 +113,8 @@ def trained(cell: Cell, folder: Path, first: int, most: int) -> Record:
         measure = lambda at: round_of(cell, at["round"], folder, first)  # noqa: E731
         study = lab.Study("rounds", {"first": first}, {"round": range(len(rounds) + 1)}, measure)
         rounds = [row for _, row in records.finished(study, folder)]
-    last = folder / f"round-{len(rounds) - 1}"
     for name in ("recipe.json", "model.msgpack"):
-        replace(folder / name, (last / name).read_bytes())
+        replace(folder / name, (folder / f"round-{len(rounds) - 1}" / name).read_bytes())
     return {
         **rounds[-1],
         "updates": sum(one["updates"] for one in rounds),

@@ -135,20 +135,13 @@ HEADER = [
 
 
 def line(row: dict[str, Any]) -> list[str]:
-    grown = f"{row['growth'] / row['devices'] / 1e6:.1f}" if "growth" in row else ""
     return [
         *(f"{row['attention']}, n = {row['supports']}", row["pass"], str(row["devices"])),
         *(f"{row[key] / 1e6:.1f}" for key in ("arguments", "scratch")),
-        grown,
+        f"{row['growth'] / row['devices'] / 1e6:.1f}" if "growth" in row else "",
         *(f"{row[key]:.4g}" for key in ("flops", "flops by formula")),
         *(f"{row[key]:,}" for key in ("sent", "sent by formula")),
     ]
-
-
-def meta(name: str) -> dict[str, Any]:
-    device = f"{max(COUNTS)} virtual CPU devices, which share the cores"
-    cores = psutil.cpu_count(logical=False) or psutil.cpu_count()
-    return records.meta(name, device=device, cores=cores, dtype="float32", seed=0)
 
 
 def main() -> None:
@@ -158,7 +151,10 @@ def main() -> None:
     jax.config.update("jax_num_cpu_devices", max(COUNTS))
     rows = [measured(name, which, count) for name in CASES for which in PASSES for count in COUNTS]
     table = to_markdown((HEADER, [line(row) for row in rows]))
-    records.save("devices", {"meta": meta("devices"), "rows": rows}, table)
+    device = f"{max(COUNTS)} virtual CPU devices, which share the cores"
+    cores = psutil.cpu_count(logical=False) or psutil.cpu_count()
+    meta = records.meta("devices", device=device, cores=cores, dtype="float32", seed=0)
+    records.save("devices", {"meta": meta, "rows": rows}, table)
     print(table, end="")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -19,8 +18,7 @@ from icl_krr.experiments import ExplorerConfig, claims, explore, from_csv, repla
 from icl_krr.plots import BLUE, RED, legend
 from icl_krr.report import explorer_section
 
-HERE = Path(__file__).parent
-RESULTS, FIGURES = HERE / "results", HERE / "figures"
+FIGURES = records.RESULTS.parent / "figures"
 
 USE, MODEL, TRUTH, DATA = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
@@ -167,7 +165,7 @@ def explorer() -> str:
 
 def main() -> None:
     records.options(__doc__, quick="")
-    path = from_csv(RESULTS / "learning-path.csv")
+    path = from_csv(records.RESULTS / "learning-path.csv")
     comparison = finetune.Comparison(records.read("learning")["losses"], path, [])
     timed = records.read("bench")
     replace(FIGURES / "explorer.svg", explorer().encode())

@@ -256,16 +256,15 @@ def away(ours: jax.Array, other: jax.Array, sizes: Any) -> float:
 
 def markdown(record: Record) -> str:
     """All tables."""
-    parts, rows, trained = [], record["known"], record["trained"]
+    parts, rows, learnt = [], record["known"], record["trained"]
     edges, plain = ([row for row in rows if bool(row["edge"]) == at] for at in (True, False))
     for reading, reading_rows in grouped(plain, itemgetter("reading")).items():
         parts += [f"## Known rules, {reading}\n", to_markdown(confusion(reading_rows))]
     parts += ["## How far the others are\n", to_markdown(separation(plain))]
     if edges:
         parts += ["## Near the edge between two rules\n", to_markdown(edge_table(edges))]
-    if trained:
-        title = "## Trained decoders with linear attention\n"
-        parts += [title, to_markdown(decoder_table(trained))]
+    if learnt:
+        parts += ["## Trained decoders with linear attention\n", to_markdown(decoder_table(learnt))]
     return "\n".join(parts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ CASES: dict[str, tuple[tuple[Any, int], SolverEntry]] = {
 
 HEADER = ["construction", "operations", "of these: fusions", "products", "copies"]
 TASKS, SUPPORTS = 31, 64
-RESULT = Path(__file__).parent / "results" / "operations.json"
+RESULT = records.RESULTS / "operations.json"
 FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 """Instructions that name or place values, and compute nothing."""
 

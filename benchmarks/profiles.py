@@ -193,17 +193,11 @@ def summary(rows: list[Row]) -> Lines:
             right_distances = [least(reading, row["right"]) for row, reading in each]
             rest = [least(reading, {*compared()} - {*row["right"]}) for row, reading in each]
             other = [reading for _, reading in read_by(of(rows, DISTRACTOR, RANDOM), reader, how)]
-            lines.append([
-                reader,
-                *how.split(", "),
-                str(len(each)),
-                *(share(one == name for one in outcomes) for name in OUTCOMES),
-                share(with_null(reading) for _, reading in each),
-                f"{median(right_distances):.2g}",
-                f"{median(rest):.2g}",
-                share(not reading["tied"] for reading in other),
-                share(map(with_null, other)),
-            ])  # fmt: skip
+            cells = [share(one == name for one in outcomes) for name in OUTCOMES]
+            cells += [share(with_null(reading) for _, reading in each)]
+            cells += [f"{median(right_distances):.2g}", f"{median(rest):.2g}"]
+            cells += [share(not reading["tied"] for reading in other), share(map(with_null, other))]
+            lines.append([reader, *how.split(", "), str(len(each)), *cells])
     return header, lines
 
 
@@ -255,20 +249,14 @@ def beside(rows: list[Row]) -> Lines:
     pairs = [(row, other) for row in rows if (other := through_streams().get(name_of(row)))]
     known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
     strange, lines = [s for r, s in pairs if r["kind"] in (DISTRACTOR, RANDOM)], []
+    kinds = (("right",), ("wrong", "close to another"), ("among", "close", "none"))
+    verdicts = ((bench.IDENTIFIED, bench.TIED), (bench.NEAR,))
     for name in ("state", "innovation", "streams", "use"):
         outcomes = [bench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
         statuses = [said_of(s, name).status for s in strange]
-        wrong = ("wrong", "close to another")
-        lines.append([
-            f"{name}: {streams.READINGS[name]}",
-            str(len(known)),
-            share(one == "right" for one in outcomes),
-            share(one in wrong for one in outcomes),
-            share(one not in ("right", *wrong) for one in outcomes),
-            str(len(strange)),
-            share(one in (bench.IDENTIFIED, bench.TIED) for one in statuses),
-            share(one == bench.NEAR for one in statuses),
-        ])  # fmt: skip
+        cells = [str(len(known)), *(share(one in kind for one in outcomes) for kind in kinds)]
+        cells += [str(len(strange)), *(share(one in some for one in statuses) for some in verdicts)]
+        lines.append([f"{name}: {streams.READINGS[name]}", *cells])
     return header, lines
 
 

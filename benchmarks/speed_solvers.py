@@ -277,7 +277,7 @@ def regression(batch: int, n: int, seed: int) -> Contest:
             return run(tasks)
 
     name, size = f"exact KRR, {batch} tasks, n = {n}, {dtype}", {"tasks": batch, "n": n}
-    rivals = exact_rivals(*map(np.array, (tasks.x, tasks.y, tasks.x_query)), ridge)
+    rivals = exact_rivals(np.array(tasks.x), np.array(tasks.y), np.array(tasks.x_query), ridge)
     return Contest("exact", name, ours, rivals, target=0.3, dtype=str(dtype), size=size)
 
 

@@ -252,9 +252,8 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     drift = jnp.concatenate([jnp.zeros((1, count), dtype), draw(0, depth, count) / 2])
     drift = jnp.cumsum(drift, axis=0) * (jnp.arange(count) % 2)
     projected = task.x_query @ draw(1, p, count)
-    supports = jnp.mean(
-        jnp.tanh(task.x @ draw(2, p, count)) * jnp.cos(task.y[:, None] * draw(3, 1, count)), axis=0
-    )
+    waves = jnp.cos(task.y[:, None] * draw(3, 1, count))
+    supports = jnp.mean(jnp.tanh(task.x @ draw(2, p, count)) * waves, axis=0)
     context = 4 * supports * draw(4, 1, count)[0]
     kind = jnp.arange(count) % 3
     inside = jnp.where(kind != 1, projected, 0) + jnp.where(kind != 0, context, 0)
@@ -276,7 +275,7 @@ def distractors(one: bench.BenchFamily) -> dict[str, Callable[[], Subject]]:
         return Subject(weights, label=label)
 
     def of_function(name: str, function: Callable[[Task], jax.Array]) -> Subject:
-        reader = partial(with_queries, function, key_of(name, one.name))
+        reader = partial(with_queries, lambda t: function(t)[..., None], key_of(name, one.name))
         return Subject(reader, label="its own answers, x of the query")
 
     every = [
@@ -287,10 +286,10 @@ def distractors(one: bench.BenchFamily) -> dict[str, Callable[[], Subject]]:
 
 
 def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
-    """The answers of a function and x of the query, in rotated channels."""
-    predictions = function(task)[..., None]
-    x = jnp.broadcast_to(task.x_query, (len(predictions), *task.x_query.shape))
-    both = jnp.concatenate([predictions, x], axis=-1)
+    """The channels [L + 1, q, c] of a function and x of the query, rotated together."""
+    channels = function(task)
+    x = jnp.broadcast_to(task.x_query, (len(channels), *task.x_query.shape))
+    both = jnp.concatenate([channels, x], axis=-1)
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
@@ -306,12 +305,10 @@ def powers(one: bench.BenchFamily) -> Subject:
         for _ in range(depth - 1):
             each.append(gram @ each[-1] / high)
         all_powers = jnp.stack([cross @ one for one in each], axis=-1)
-        mask = jnp.tril(jnp.ones((depth + 1, depth)), -1)
-        x = jnp.broadcast_to(task.x_query, (depth + 1, *task.x_query.shape))
-        both = jnp.concatenate([mask[:, None] * all_powers, x], axis=-1)
-        return both @ jax.random.orthogonal(key, both.shape[-1])
+        return jnp.tril(jnp.ones((depth + 1, depth)), -1)[:, None] * all_powers
 
-    return Subject(predictions, label="k(x)^T K^j y for all j < l: the span, and no steps")
+    reader = partial(with_queries, predictions, key)
+    return Subject(reader, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
 def randoms(one: bench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:

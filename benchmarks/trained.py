@@ -179,12 +179,10 @@ def grouped(rows: dict[str, Row]) -> dict[str, list[Row]]:
     return {n: [rows[name] for name in every[n]] for n in NAMES_OF_GROUPS if n in every}
 
 
-def by_group(
-    rows: dict[str, Row], first: str, cells: dict[str, Callable[[list[Row]], str]]
-) -> Lines:
+def by_group(rows: dict[str, Row], key: str, cells: dict[str, Callable[[list[Row]], str]]) -> Lines:
     """A line for every statement, a column for every group of models."""
     groups = grouped(rows)
-    header = [first, *(f"{group} ({len(members)})" for group, members in groups.items())]
+    header = [key, *(f"{group} ({len(members)})" for group, members in groups.items())]
     return header, [[words, *map(of, groups.values())] for words, of in cells.items()]
 
 
@@ -263,10 +261,8 @@ def distances_table(rows: dict[str, Row]) -> Lines:
         return f"{solver}; nearest control {control}"
 
     def of_filter(members: list[Row]) -> str:
-        trained, other = (
-            middle(members, lambda row, of=of: row[of]["filter"]) for of in ("model", "untrained")
-        )
-        return f"{trained}; untrained {other}"
+        trained = middle(members, lambda row: row["model"]["filter"])
+        return f"{trained}; untrained {middle(members, lambda row: row['untrained']['filter'])}"
 
     names = ("probe: predictions", "probe: hat matrices", "state", "innovation")
     return by_group(
@@ -289,20 +285,15 @@ def models_table(rows: dict[str, Row]) -> Lines:
     for name, row in rows.items():
         readings, verdict = row["model"], row["streams"]["status"]
         first, others = readings[HOWS[0]], readings[HOWS[2]]
-        nearest_cells = [nearest(row["probe"], "prediction", "hat")]
-        nearest_cells += [nearest(row["streams"], space) for space in ("state", "innovation")]
+        leaders = [nearest(row["probe"], "prediction", "hat")]
+        leaders += [nearest(row["streams"], space) for space in ("state", "innovation")]
         if verdict in NAMED:
             verdict += f": {', '.join(row['streams']['remain'])}"
-        lines.append([
-            name,
-            f"{readings['error'] / row['exact']:.3g}",
-            f"{first['nearest']}, {nearest_far(first):.2g}",
-            ", ".join(first["tied"]) or "-",
-            f"{others['nearest']}, {nearest_far(others):.2g}",
-            *(f"{who}, {size:.2g}" for who, size in nearest_cells),
-            verdict,
-            f"{readings['filter']:.2g}",
-        ])  # fmt: skip
+        cells = [f"{first['nearest']}, {nearest_far(first):.2g}", ", ".join(first["tied"]) or "-"]
+        cells += [f"{others['nearest']}, {nearest_far(others):.2g}"]
+        cells += [*(f"{who}, {size:.2g}" for who, size in leaders), verdict]
+        error = f"{readings['error'] / row['exact']:.3g}"
+        lines.append([name, error, *cells, f"{readings['filter']:.2g}"])
     return header, lines
 
 

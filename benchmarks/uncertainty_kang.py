@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.random import Generator
 from rich.progress import track
 from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
@@ -91,9 +92,7 @@ def gram(kernel: Kernel, x: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(x, x, "sqeuclidean") / (2 * kernel.lengthscale**2))
 
 
-def draw(
-    rng: np.random.Generator, pairs: Sequence[tuple[Kernel, float]], p: int, sizes: np.ndarray
-) -> Drawn:
+def draw(rng: Generator, pairs: Sequence[tuple[Kernel, float]], p: int, sizes: np.ndarray) -> Drawn:
     """Tasks of a process that is drawn from `pairs` of kernel and noise, a task for each size.
 
     The last row of the Cholesky factor of the covariance of the supports and the query has mean and
@@ -197,6 +196,11 @@ def solvers_of(kernel: Kernel, p: int, drawn: Drawn, steps: Sequence[int]) -> li
     return rows
 
 
+def of_tasks(model: str, inputs: str, predictive: Predictive) -> Row:
+    """A distribution that comes with the tasks."""
+    return {"model": model, "required_inputs": inputs, "run": lambda _: predictive}
+
+
 def baselines_of(names: Sequence[str], kernel: Kernel, before: Drawn) -> list[Row]:
     rows = [(f"{name}, constant variance", constant(name, kernel, before)) for name in names]
     return [{"model": model, "required_inputs": "variance", "run": run} for model, run in rows]
@@ -216,9 +220,7 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
         )
         low, high = np.quantile(before.y, (0.001, 0.999))
         inputs = "kernel, noise"
-        variants: list[Row] = [
-            {"model": "exact Bayes", "required_inputs": inputs, "run": lambda _, d=drawn: d.exact}
-        ]
+        variants = [of_tasks("exact Bayes", inputs, drawn.exact)]
         if name == "linear":
             features, steps, approximates = kernel, (2, 4, 5), None
         else:
@@ -276,33 +278,26 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
         exact, kernel = drawn.exact, ik.Gaussian(0.8)
         if len(pairs) == 1:
             kernel = pairs[0][0]
-            variants: list[Row] = [
-                {"model": "exact Bayes", "required_inputs": "kernel, noise", "given": exact}
-            ]
+            variants = [of_tasks("exact Bayes", "kernel, noise", exact)]
             if n == 256 or lengths == (0.8,):
                 variants += solvers_of(kernel, p, drawn, (8, 16, 32))
         else:
             at = jnp.argmax(exact.weights, axis=1, keepdims=True)
-            best, middle = (
-                Predictive(
-                    jnp.ones(at.shape), *(jnp.take_along_axis(a, where, 1) for a in exact[1:])
-                )
-                for where in (at, jnp.full_like(at, numbers.index((0.8, SIGMA))))
-            )
+            places = at, jnp.full_like(at, numbers.index((0.8, SIGMA)))
+            moments = ([jnp.take_along_axis(a, place, 1) for a in exact[1:]] for place in places)
+            best, middle = (Predictive(jnp.ones(at.shape), *pair) for pair in moments)
             inputs, wrong = "9 pairs of kernel and noise", "1 pair, often wrong"
             variants = [
-                {"model": "exact Bayesian average", "required_inputs": inputs, "given": exact},
-                {"model": "largest evidence", "required_inputs": inputs, "given": best},
-                {"model": "lengthscale 0.8, noise 0.2", "required_inputs": wrong, "given": middle},
+                of_tasks("exact Bayesian average", inputs, exact),
+                of_tasks("largest evidence", inputs, best),
+                of_tasks("lengthscale 0.8, noise 0.2", wrong, middle),
             ]
         variants += baselines_of(BASELINES, kernel, before)
         target = truncated(drawn, *ENDS)
         for row in track(variants, f"lengthscales {lengths}, {n} supports"):
-            run, count = row.pop("run", None), len(drawn.y)
-            if "steps" in row:
-                count = min(SOLVED[n], count)
+            count = min(SOLVED[n], len(drawn.y)) if "steps" in row else len(drawn.y)
             part, subset = jax.tree.map(lambda a, k=count: a[:k], (drawn, target[1]))
-            predictive = run(part.tasks) if run else row.pop("given")
+            predictive = row.pop("run")(part.tasks)
             about = {"lengthscales": list(lengths), "supports": n, "tasks": count}
             rows.append({**about, **row, **scores(part, (target[0], subset), predictive)})
     return rows
@@ -321,8 +316,7 @@ def figure_2_table(rows: list[Row]) -> str:
         about = [row["family"], row["model"], row["required_inputs"]]
         size = [str(row.get(name, "")) for name in ("steps", "blocks")]
         lines.append([*about, *size, *(f"{row[f'{count} bins']:.2f}" for count in BINS)])
-    order = {name: k for k, name in enumerate(("linear", "gaussian"))}
-    return to_markdown((header, sorted(lines, key=lambda line: order[line[0]])))
+    return to_markdown((header, sorted(lines, key=lambda line: line[0] != "linear")))
 
 
 def scores_table(rows: list[Row]) -> str:
