@@ -7,7 +7,7 @@ import numpy as np
 from ... import Exponential, Gaussian, Linear, Mixture, constructions, predict, solvers, theory
 from ..._core.linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
-from .claim import HOLDS, NONE, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, NONE, Checks, Claim, Config, nearly, stated
 from .measuring import Plot, Rows, every, exponent, largest_gap, project, sizes, tidy
 
 INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
@@ -47,10 +47,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "exponential kernel: -(smallest eigenvalue "
         "of K) / (largest eigenvalue of K) <= 1e-12": results.negative,
         "|head - y of the largest logit| <= (range of y) m / (1 + m), "
-        "m = (n - 1) exp(second largest logit - largest logit)": at_most(to_top, tops, slack=1e-6),
-        "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": at_most(
-            to_mean, ends, slack=1e-6
-        ),
+        "m = (n - 1) exp(second largest logit - largest logit)": nearly(to_top, tops),
+        "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": nearly(to_mean, ends),
         "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance": variance,
     }
 

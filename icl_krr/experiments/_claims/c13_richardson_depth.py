@@ -8,7 +8,7 @@ from ... import Gaussian, constructions, run_with_cache, solvers, theory
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
 from ...tasks import GaussianProcess, system
-from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, nearly, stated
 from .measuring import Plot, Rows, every, exponent, first_below, softmax, tidy
 
 BASE = {"n": 64, "ridge": 0.1, "lengthscale": 1.0, "p": 2}
@@ -58,8 +58,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "ridge proportional to n: the same ratio for the worst y <= 1.5": check(
             mean_growth[:, WORST], reading="ridge proportional to n"
         ),
-        "every series: |f - f*| / largest |y| for the drawn y <= that for the worst y": at_most(
-            shares, 1.0, slack=1e-6
+        "every series: |f - f*| / largest |y| for the drawn y <= that for the worst y": nearly(
+            shares, 1.0
         ),
         "ridge fixed: the same ratio for the drawn y and for alpha in the A-norm, geometric mean, "
         ">= 1.2": np.exp(np.mean(np.log(growth), axis=0)),
@@ -68,7 +68,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         ),
         "ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]": slopes,
         "every n, both ridges: error after t blocks <= factor^t, factor = (cond - 1) / (cond + "
-        "1)": at_most(errors, bounds, slack=1e-6, reading="another constant for each n"),
+        "1)": nearly(errors, bounds, reading="another constant for each n"),
         "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)": at_most(
             conds[..., 1] / 2, conds[..., 0]
         ),

@@ -5,7 +5,7 @@ import numpy as np
 
 from ... import theory
 from .._shared.spectra import SKETCHES
-from .claim import CORRECTED, NONE, Checks, Claim, Config, at_most
+from .claim import CORRECTED, NONE, Checks, Claim, Config, at_most, nearly
 from .measuring import Plot, Rows, every, tidy
 from .sketch_losses import FEW, HIDDEN, RANDOM, losses, shared_checks
 
@@ -28,11 +28,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "hidden direction: sum_(i>m) sigma_i / |K| <= h^2": at_most(tail[:, HIDDEN], h**2),
         "features of rank m, random sketch, metric I: |K - K^| / |K| >= 0.1": few,
         "the same, best metric: |K - K^| / |K| <= 1e-8": best[:, FEW],
-        "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": at_most(
-            results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3), slack=1e-6
+        "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": nearly(
+            results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3)
         ),
         "every sketch: rank of K^ <= m": at_most(results.rank, m),
-        "every sketch: sigma_(m+1) <= |K - K^|": at_most(sharp[:, None], results.error, slack=1e-6),
+        "every sketch: sigma_(m+1) <= |K - K^|": nearly(sharp[:, None], results.error),
     }
 
 

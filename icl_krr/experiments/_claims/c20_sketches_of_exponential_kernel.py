@@ -10,7 +10,7 @@ from ...sketches import best, nystrom_features, sketched
 from ...tasks import GaussianProcess, sample
 from .._shared.spectra import spectral_norm
 from .c18_query_error_of_width import width_errors
-from .claim import FALSE, THIS_TASK, Checks, Claim, Config, at_least, at_most, stated
+from .claim import FALSE, THIS_TASK, Checks, Claim, Config, at_least, at_most, nearly, stated
 from .measuring import Plot, Rows, every, sizes, tidy
 
 BEST = "the best sketch of x alone"
@@ -52,14 +52,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "p = m = 3: d_eff >= 10 m": at_least(few.dimension, 30),
         "p = m = 3: |f^ - f*| / |f*| <= 1e-7": few.gap,
         "p = 16: d_eff <= m": at_most(many.dimension, 3),
-        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(
-            of_K, results.least, slack=1e-6
-        ),
-        "m landmarks: |K - K^| <= tr(K - K^)": at_most(of_marks, results.trace, slack=1e-6),
+        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": nearly(of_K, results.least),
+        "m landmarks: |K - K^| <= tr(K - K^)": nearly(of_marks, results.trace),
         "sketch of x to the span of m landmarks: |K - K^| <= that of the kernel matrix of these "
-        "landmarks": at_most(results.span, of_marks, slack=1e-6),
+        "landmarks": nearly(results.span, of_marks),
         "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, "
-        "s^)) |s - s^|": at_most(results.entry, results.entry_bound, slack=1e-6),
+        "s^)) |s - s^|": nearly(results.entry, results.entry_bound),
     }
 
 

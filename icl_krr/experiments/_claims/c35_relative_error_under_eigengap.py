@@ -9,7 +9,7 @@ from ..._core.linalg import eigh, solve
 from ..._core.numerics import matmul
 from ...sketches import orthonormal, sketched
 from .._shared.spectra import spectral_norm
-from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_least, at_most
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_least, at_most, nearly
 from .measuring import Plot, Rows, every, largest_gap, tidy
 
 SPECTRA = ("two levels", "decaying")
@@ -37,9 +37,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "alone": at_most(by_gap[:, separated], plain(sine_bound)[:, separated], stated=True),
         "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
         ">= 5": (plain(sine_bound) / by_gap)[:, -1, :, 0],
-        "|K - K^| / ridge <= bound from |K - K^| alone": at_most(of_gram, plain(sine), slack=1e-6),
-        "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": at_most(
-            relative, bound, trivial=first, slack=1e-6
+        "|K - K^| / ridge <= bound from |K - K^| alone": nearly(of_gram, plain(sine)),
+        "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": nearly(
+            relative, bound, trivial=first
         ),
         "two levels of eigenvalues: 1 - |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound <= 1e-6": e1,
         "two levels of eigenvalues: 1 - |K - K^| / ridge / (bound from |K - K^| alone) <= 1e-6": e2,
@@ -48,12 +48,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             by_gap[:, ~separated], first[~separated] * (1 - 1e-9)
         ),
         "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6": attained,
-        "angle 0: bound <= sigma_(m+1) / ridge": at_most(at_zero, lost, slack=1e-6),
-        "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": at_most(
-            results.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges, slack=1e-6
+        "angle 0: bound <= sigma_(m+1) / ridge": nearly(at_zero, lost),
+        "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": nearly(
+            results.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges
         ),
-        "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": at_most(
-            results.alpha, bound, slack=1e-6
+        "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": nearly(
+            results.alpha, bound
         ),
         "gap between the alpha^ of the model and inv(A^) y <= 1e-7": results.model_gap,
     }

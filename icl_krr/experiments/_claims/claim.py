@@ -223,6 +223,11 @@ def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:
     return lambda name: compare(name, measured, bound, **options)
 
 
+def nearly(measured: Any, bound: Any, **options: Any) -> Unnamed:
+    """`at_most` with room for the rounding of long computations."""
+    return at_most(measured, bound, slack=1e-6, **options)
+
+
 def at_least(measured: Any, bound: Any, **options: Any) -> Unnamed:
     """Check measured >= bound in every entry. The tightness is bound / measured."""
 

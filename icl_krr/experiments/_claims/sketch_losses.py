@@ -11,7 +11,7 @@ from ... import Linear, sketched
 from ..._core.linalg import eigenvalues
 from .._shared import spectra
 from .._shared.spectra import least_lost, sketch, spectral_norm
-from .claim import Unnamed, at_least, at_most
+from .claim import Unnamed, at_least, at_most, nearly
 
 RANDOM, FEW, HIDDEN = 0, 1, slice(2, None)
 """The cases of `losses`: a random sketch, one for features of rank m, and some that hide."""
@@ -81,5 +81,5 @@ def shared_checks(
         f"{one}, two metrics: {error} >= what every metric loses": at_least(
             np.minimum(plain, other), least, slack=1e-6
         ),
-        f"best sketch: {error} <= {sharp}": at_most(best, results.sharp[..., RANDOM], slack=1e-6),
+        f"best sketch: {error} <= {sharp}": nearly(best, results.sharp[..., RANDOM]),
     }
