@@ -30,13 +30,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     results = {name: np.reshape([part[name] for part in parts], shape) for name in parts[0]}
     rows, tuned = tidy(axes, **results), np.moveaxis(results["gap, tuned"], 2, 0)
     share = np.median(results["exact rmse"] / results["rmse, tuned"])
+    contrast = stated(difference)
+    of_stack = check(abs(stacked - best), reading="a stack of such blocks")
     return rows, {
-        "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": stated(
-            difference
-        ),
-        "these two contexts, a stack of 4 steps of conjugate gradient: |f - f*| <= 1e-9": check(
-            abs(stacked - best), reading="a stack of such blocks"
-        ),
+        "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": contrast,
+        "these two contexts, a stack of 4 steps of conjugate gradient: |f - f*| <= 1e-9": of_stack,
         "these two contexts, blocks with random values: difference of the query's residual "
         "stream after the block <= 1e-12": abs(streams[:, 0] - streams[:, 1]),
         "these two contexts, blocks with random MLPs and the best constant added: larger error >= "

@@ -30,13 +30,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         columns = {"error": error[None], "worst": worst[None], "bound": bound[None]}
         rows += tidy(axes | {"step": range(config.steps + 1)}, **columns)
         options = {"stated": name == "conjugate_gradient", "slack": 1e-6}
+        of_alpha = at_most(error[..., 1:], bound[..., 1:], **options)
+        of_f = at_most(results.f_error, results.f_bound, **options)
         checks |= {
-            f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate": at_most(
-                error[..., 1:], bound[..., 1:], **options
-            ),
-            f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A": at_most(
-                results.f_error, results.f_bound, **options
-            ),
+            f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate": of_alpha,
+            f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A": of_f,
         }
         if name == "conjugate_gradient":
             falls = np.all(np.diff(results.f_error[..., 0], axis=-1) <= 0, axis=-1)

@@ -54,19 +54,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             checks[f"{name}: gap to f* after p + 1 steps <= 1e-8"] = last
     if mesa_layer := models.get("one attention layer"):
         layers = sum(bool(block.attention) for block in mesa_layer.weights.steps)
-        checks["one attention layer: blocks with attention in one step <= 1"] = at_most(
-            layers, 1, reading="a block has several layers of units after its attention"
-        )
+        one = at_most(layers, 1, reading="a block has several layers of units after its attention")
+        checks["one attention layer: blocks with attention in one step <= 1"] = one
     forms = [model for name, model in models.items() if "conjugate" in SOLVERS[name][0]]
     counts = np.array([1, 2, 4, 8])
     depths = [[model.replace(steps=int(t)).depth for t in counts] for model in forms]
+    fewest = stated(min(model.blocks_per_step for model in forms))
+    depth = at_most(depths, 6 * counts + 4, reading="several blocks for each step")
     return rows, {
-        "smallest number of blocks in one step of conjugate gradient <= 1": stated(
-            min(model.blocks_per_step for model in forms)
-        ),
-        "depth of t steps of conjugate gradient <= 6 t + 4": at_most(
-            depths, 6 * counts + 4, reading="several blocks for each step"
-        ),
+        "smallest number of blocks in one step of conjugate gradient <= 1": fewest,
+        "depth of t steps of conjugate gradient <= 6 t + 4": depth,
         **checks,
     }
 

@@ -19,16 +19,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     regression = LinearRegression(**sizes(config), num_queries=4)
     hard = jax.vmap(degenerate_tasks)(draw_tasks(key, config.draws, regression))
     parts = [measure(hard, form, config) for form in config.forms]
-    gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+    gaps, missing, nans = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     steps = range(0, config.steps + 1, 10)
     axes = {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": steps}
     rows = tidy(axes, gap=gaps[..., steps])
     allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
     return rows, {
         "number of NaN or infinite values in all slots and steps = 0": at_most(missing, 0),
-        "number of NaN or infinite values in the gradients in y, x and ridge = 0": at_most(
-            slopes, 0
-        ),
+        "number of NaN or infinite values in the gradients in y, x and ridge = 0": at_most(nans, 0),
         "gap to f* after the last step, "
         "relative to the largest |y| <= 0.001 (0.05 if pipelined)": at_most(gaps[..., -1], allowed),
     }

@@ -28,25 +28,22 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     columns = {name: column[..., ::5] for name, column in columns.items()}
     rows = tidy(axes | {"step": steps[::5]}, **columns)
     within_rate = partial(at_most, bound=bound[..., GOOD, 1:], stated=True, slack=1e-6)
+    factors = at_most(factor[..., GOOD], 1 - 1e-9)
+    upper = at_least(high[..., 0], 1 - 1e-9)
+    beyond = at_least(high[..., UNLIKE], 1 + 1e-6)
     return rows, {
         "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1": high[..., GOOD],
         "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9": low[..., GOOD],
         "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": stated(results.slots[..., GOOD]),
-        "ridge <= c, eta = 1 and 1.9: factor < 1, factor = largest |1 - eta eigenvalue|": at_most(
-            factor[..., GOOD], 1 - 1e-9
-        ),
+        "ridge <= c, eta = 1 and 1.9: factor < 1, factor = largest |1 - eta eigenvalue|": factors,
         "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(results.error[..., GOOD, 1:]),
         "ridge <= c, eta = 1 and 1.9: |f_t - f*| at the queries <= "
         "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": within_rate(missed),
         "one sink for the queries of all tasks, of weight n: |f_t - f_t with a sink for each "
         "task| / |f_t| <= 1e-10": results.moved,
-        "ridge = c: largest eigenvalue of (D + c I)^-1 A >= 1 - 1e-9": at_least(
-            high[..., 0], 1 - 1e-9
-        ),
+        "ridge = c: largest eigenvalue of (D + c I)^-1 A >= 1 - 1e-9": upper,
         "ridge = c, eta = 2.1: factor >= 1.09 (diverges)": factor[..., BEYOND],
-        "ridge > c: largest eigenvalue of (D + c I)^-1 A >= 1 + 1e-6": at_least(
-            high[..., UNLIKE], 1 + 1e-6
-        ),
+        "ridge > c: largest eigenvalue of (D + c I)^-1 A >= 1 + 1e-6": beyond,
     }
 
 

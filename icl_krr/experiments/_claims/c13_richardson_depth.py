@@ -52,26 +52,22 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     )
     errors, rates = (np.stack([part[k] for part in (fixed, mean)], axis=1) for k in (2, 3))
     bounds = rates[..., None] ** np.arange(1, config.steps + 1) + 1e-12
+    proportional = check(mean_growth[:, WORST], reading="ridge proportional to n")
+    drawn_y = nearly(shares, 1.0)
+    bounded = at_most(mean[0][:, :, 0], limit)
+    halved = at_most(conds[..., 1] / 2, conds[..., 0])
     return rows, {
         "ridge fixed: blocks to |f - f*| <= 1e-2 largest |y| for the worst y, at the largest n / "
         "at the smallest n, <= 1.5 (our number)": stated(growth[:, WORST]),
-        "ridge proportional to n: the same ratio for the worst y <= 1.5": check(
-            mean_growth[:, WORST], reading="ridge proportional to n"
-        ),
-        "every series: |f - f*| / largest |y| for the drawn y <= that for the worst y": nearly(
-            shares, 1.0
-        ),
+        "ridge proportional to n: the same ratio for the worst y <= 1.5": proportional,
+        "every series: |f - f*| / largest |y| for the drawn y <= that for the worst y": drawn_y,
         "ridge fixed: the same ratio for the drawn y and for alpha in the A-norm, geometric mean, "
         ">= 1.2": np.exp(np.mean(np.log(growth), axis=0)),
-        "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n": at_most(
-            mean[0][:, :, 0], limit
-        ),
+        "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n": bounded,
         "ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]": slopes,
         "every n, both ridges: error after t blocks <= factor^t, factor = (cond - 1) / (cond + "
         "1)": nearly(errors, bounds, reading="another constant for each n"),
-        "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)": at_most(
-            conds[..., 1] / 2, conds[..., 0]
-        ),
+        "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)": halved,
     }
 
 

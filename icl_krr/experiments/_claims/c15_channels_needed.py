@@ -28,12 +28,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     axes = {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)}
     rows = tidy(axes, gap=gaps, c=channels[:, None, None])
     jacobi = np.array(["Jacobi" in name for name in config.layouts])
-    grows = {
-        "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
-            channels_of_twice, channels + config.num_features * jacobi
-        )
-    }
-    return rows, checks_of(gaps) | grows
+    words = "c for 2 p features <= c for p features (Jacobi preconditioner: + p)"
+    growth = at_most(channels_of_twice, channels + config.num_features * jacobi)
+    return rows, checks_of(gaps) | {words: growth}
 
 
 def checks_of(gaps: np.ndarray) -> Checks:
@@ -60,9 +57,7 @@ def build(name: str, kernel: Kernel, num_features: int, **options: Any) -> Trans
 
 
 @every(together=True, static=("name", "config"))
-def channel_gaps(
-    key: jax.Array, task: Task, kernel: Kernel, name: str, config: Config
-) -> jax.Array:
+def channel_gaps(key: jax.Array, task: Task, kernel: Kernel, name: str, config: Any) -> jax.Array:
     """The largest gaps |slot - iterate| / |iterate| [draw, 2] with p and p - 1 channels P^T x."""
     p, (solver, needs) = task.num_features, LAYOUTS[name]
     numbers = {"ridge": config.ridge, "steps": config.steps}

@@ -22,15 +22,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     relative = results.any_metric, results.tail, results.plain, results.metric
     lost, tail, plain, best = (values / results.size for values in relative)
     few, sharp = plain[:, FEW], results.sharp[:, RANDOM]
+    of_metric = nearly(results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3))
     return rows, {
         **shared_checks(results, "|K - K^|", "sum_(i>m) sigma_i", "sigma_(m+1)", h),
         "hidden direction, every metric: |K - K^| / |K| >= 0.2": lost[:, HIDDEN],
         "hidden direction: sum_(i>m) sigma_i / |K| <= h^2": at_most(tail[:, HIDDEN], h**2),
         "features of rank m, random sketch, metric I: |K - K^| / |K| >= 0.1": few,
         "the same, best metric: |K - K^| / |K| <= 1e-8": best[:, FEW],
-        "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": nearly(
-            results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3)
-        ),
+        "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": of_metric,
         "every sketch: rank of K^ <= m": at_most(results.rank, m),
         "every sketch: sigma_(m+1) <= |K - K^|": nearly(sharp[:, None], results.error),
     }

@@ -15,7 +15,7 @@ from .sketch_losses import HIDDEN, RANDOM, losses, shared_checks
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     ridges, trivial = jnp.asarray(config.ridges), 1 / np.asarray(config.ridges)
     results = measure(key, ridges, config)
-    general = theory.inverse_error_bound(results.lost, ridges[None, :, None])
+    most = theory.inverse_error_bound(results.lost, ridges[None, :, None])
     axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches}
     whole = {name: getattr(results, name)[..., :1] for name in ("tail", "sharp", "any_metric")}
     rows = tidy(axes, error=results.error, **whole)
@@ -28,9 +28,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         f"hidden direction, every metric, largest ridge: {error} >= 0.2 |K| / (ridge (ridge + "
         "|K|))": at_least(results.any_metric[:, -1, HIDDEN], 0.2 * size / (last * (last + size))),
         f"best sketch: 1 - {error} / ({sharp}) <= 1e-3": below,
-        f"every sketch: {error} <= min(|K - K^| / ridge^2, 1 / ridge)": nearly(
-            results.error, general
-        ),
+        f"every sketch: {error} <= min(|K - K^| / ridge^2, 1 / ridge)": nearly(results.error, most),
     }
 
 

@@ -32,6 +32,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     equal = abs(0.5 / theory.lost_share_bound(level, d) - 1)
     flat = np.sqrt(np.mean(flat_gaps(key, jnp.asarray(config.ranks), config) ** 2, axis=0))
     of_flat = flat / np.sqrt(1 - d / np.asarray(config.ranks))
+    of_share = at_most(data.share, bound, trivial=1)
+    of_supports = at_most(data.moved, bound, trivial=1)
+    tripled = check(at(risks, 3), reading="m is a multiple of d_eff, first sentence alone")
     return rows, {
         "flat spectra (r equal eigenvalues, r = 2 d_eff and more), m = d_eff: |f^ - f*| / |f*| <= "
         "1/2, root mean square over draws (1/2 is ours: half of the answer)": stated(flat[None]),
@@ -43,16 +46,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "m <= d_eff / 2: R^2 of gap ~ tail^a for each spectrum >= 0.5": fits,
         "m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7": pooled,
         "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": of_flat,
-        "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": at_most(
-            data.share, bound, trivial=1
-        ),
-        "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": at_most(
-            data.moved, bound, trivial=1
-        ),
+        "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": of_share,
+        "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": of_supports,
         "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": equal,
-        "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": check(
-            at(risks, 3), reading="m is a multiple of d_eff, first sentence alone"
-        ),
+        "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": tripled,
         "m <= 2 d_eff: log_3(median gap / expected gap) in [-1, 1]": np.log(ratio) / np.log(3),
     }
 

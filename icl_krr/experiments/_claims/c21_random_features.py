@@ -34,23 +34,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     ratio = np.mean(mse / formula, axis=1)
     slopes = [exponent(config.widths, np.sqrt(values)) for values in mse]
     outside = np.asarray(excess(keys, tasks, config))
+    by_lemma = stated(ratio[[plain, waves]])
+    one_block = at_most(in_block[orthogonal], in_block[plain], stated=True)
+    all_blocks = at_most(ratio[orthogonal], ratio[plain])
     return rows, {
         "no bias: |mean error| / standard error <= 4 (our number)": stated(np.abs(z)),
-        "mean squared error / formula of lemma 2 in [0.85, 1.15] (our numbers)": stated(
-            ratio[[plain, waves]]
-        ),
-        "m = p: mean squared error of orthogonal draws <= that of independent draws": at_most(
-            in_block[orthogonal], in_block[plain], stated=True
-        ),
+        "mean squared error / formula of lemma 2 in [0.85, 1.15] (our numbers)": by_lemma,
+        "m = p: mean squared error of orthogonal draws <= that of independent draws": one_block,
         "positive features have weights k^ >= 0: 1 - k^ / k <= 1": stated(-errors[:, :waves]),
         "attention with positive features, normalised: output outside of [min y, "
         "max y] / range of y <= 0": stated(np.maximum(outside[:, 0], 0)),
         "the same with trigonometric features: share of draws with an output outside of [min y, "
         "max y] >= 0.3 (our number)": stated(np.mean(outside[:, 1] > 0)),
         "error ~ m^a with a in [-0.6, -0.4]": slopes,
-        "every m: mean squared error of orthogonal draws <= that of independent draws": at_most(
-            ratio[orthogonal], ratio[plain]
-        ),
+        "every m: mean squared error of orthogonal draws <= that of independent draws": all_blocks,
         "floor of CG on m features ~ m^a with a in [-0.75, -0.25]": exponent(config.floors, gaps),
         "linear attention without features: share of negative weights <x, z> is >= 0.3": unlike,
     }

@@ -26,21 +26,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     bound = np.stack([theory.chebyshev_rate(lowest, 1.0, t) for lowest in floor]) + 1e-12
     slopes = [exponent(config.n, chebyshev) for _, chebyshev in steps]
     over = [of_budget(keys, theory.budget(e, n, OF_BUDGETS), n) / e for e, n in config.budgets]
+    smallest = at_least(np.transpose(low), floor)
+    of_chebyshev = at_most(np.stack(fast, axis=1)[..., 1:], bound)
+    fewer = at_least(steps[:, 0] / steps[:, 1], 0.5 * np.sqrt(config.n))
+    enough = at_most(np.stack(over, axis=1), 1.0)
     return rows, {
         "largest eigenvalue of (D + ridge I)^-1 A <= 1": np.transpose(high),
-        "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(
-            np.transpose(low), floor
-        ),
-        "Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t": at_most(
-            np.stack(fast, axis=1)[..., 1:], bound
-        ),
+        "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": smallest,
+        "Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t": of_chebyshev,
         "Chebyshev: steps to error 1e-2 ~ n^a with a in [0.35, 0.6]": slopes,
-        "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)": at_least(
-            steps[:, 0] / steps[:, 1], 0.5 * np.sqrt(config.n)
-        ),
-        "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e": at_most(
-            np.stack(over, axis=1), 1.0
-        ),
+        "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)": fewer,
+        "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e": enough,
     }
 
 

@@ -63,16 +63,13 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     rows += tidy(last, bias=bias, variance=variance, **by_theory)
     slope, share = partial(exponent, config.sizes), variance / expected_variance
     name, n, small = place.name, f"n = {config.sizes[-1]}", slice(2, 5)
+    errors = within(slope(best[:, 1]), -4 / (d + 4) - 0.1, -4 / (d + 4) + 0.1)
+    of_bandwidth = within(slope(best[:, 0]), -1 / (d + 4) - 0.07, -1 / (d + 4) + 0.07)
+    of_bias = within(bias[small] / np.array(expected[small]), 0.7, 1.3)
     return rows, {
-        f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": within(
-            slope(best[:, 1]), -4 / (d + 4) - 0.1, -4 / (d + 4) + 0.1
-        ),
-        f"{name}: best bandwidth ~ n^a with a in -1 / (d + 4) +- 0.07, d = {d}": within(
-            slope(best[:, 0]), -1 / (d + 4) - 0.07, -1 / (d + 4) + 0.07
-        ),
-        f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3": within(
-            bias[small] / np.array(expected[small]), 0.7, 1.3
-        ),
+        f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": errors,
+        f"{name}: best bandwidth ~ n^a with a in -1 / (d + 4) +- 0.07, d = {d}": of_bandwidth,
+        f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3": of_bias,
         f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}": share,
         f"{name}, temperature fixed at 1 / sqrt(p): error at {n} / error at n = "
         f"{config.sizes[0]} is >= 0.7": mse[-1, -1] / mse[0, -1],
@@ -93,10 +90,9 @@ def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
     columns = {"norm of the gradient": size, "variance of the logits": variance}
     rows = tidy({"d": config.dimensions, "scale": ("1 / sqrt(d)", "1")}, **columns)
     first, last = config.dimensions[0], config.dimensions[-1]
+    unit = stated(np.mean(variance[:, 0]))
     return rows, {
-        "logits <x, z> / sqrt(d): variance, mean over d, in [0.85, 1.15] (our numbers)": stated(
-            np.mean(variance[:, 0])
-        ),
+        "logits <x, z> / sqrt(d): variance, mean over d, in [0.85, 1.15] (our numbers)": unit,
         f"logits <x, z> / sqrt(d): |d output / d logits| at d = {last} / at d = {first} in "
         "[0.8, 1.25]": stated(size[-1, 0] / size[0, 0]),
         f"logits <x, z>: |d output / d logits|, median, at d = {last} / at d = {first} "

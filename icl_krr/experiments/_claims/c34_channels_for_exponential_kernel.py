@@ -15,16 +15,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     kernel, p = Exponential(config.temperature), config.num_features
     tasks = draw_tasks(key, config.draws, GaussianProcess(kernel, **sizes(config), inputs="sphere"))
     rank, layouts = ranks(tasks, kernel), [f"CG {form}" for form in config.forms]
-    gaps, channels, channels_of_twice = measure(key, tasks, kernel, layouts, config)
+    gaps, c, c_of_twice = measure(key, tasks, kernel, layouts, config)
     axes = {"form": config.forms, "draw": range(config.draws), "p - m": (0, 1)}
-    rows = tidy(axes, gap=gaps, c=channels[:, None, None], rank=rank[None, :, None])
+    rows = tidy(axes, gap=gaps, c=c[:, None, None], rank=rank[None, :, None])
     checks = checks_of(gaps) | {
-        "c for 2 p features <= c for p features: c does not grow": at_most(
-            channels_of_twice, channels
-        ),
-        "p + c channels < rank of K on the supports": at_most(
-            p + channels[None], rank[:, None] - 1
-        ),
+        "c for 2 p features <= c for p features: c does not grow": at_most(c_of_twice, c),
+        "p + c channels < rank of K on the supports": at_most(p + c[None], rank[:, None] - 1),
     }
     return rows, checks
 

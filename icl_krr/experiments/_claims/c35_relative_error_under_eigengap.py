@@ -31,6 +31,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     # of two levels, and of the best sketch
     e1, e2 = (1 - (a / b)[:, :, 0] for a, b in ((relative, bound), (of_gram, plain(sine))))
     attained = abs(results.best / at_zero - 1)
+    at_angle = nearly(relative, bound, trivial=first)
+    useless = at_least(by_gap[:, ~separated], first[~separated] * (1 - 1e-9))
+    inverses = nearly(results.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges)
+    of_model = nearly(results.alpha, bound)
     return rows, {
         "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= bound "
         "from |K - K^| "
@@ -38,23 +42,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
         ">= 5": (plain(sine_bound) / by_gap)[:, -1, :, 0],
         "|K - K^| / ridge <= bound from |K - K^| alone": nearly(of_gram, plain(sine)),
-        "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": nearly(
-            relative, bound, trivial=first
-        ),
+        "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": at_angle,
         "two levels of eigenvalues: 1 - |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound <= 1e-6": e1,
         "two levels of eigenvalues: 1 - |K - K^| / ridge / (bound from |K - K^| alone) <= 1e-6": e2,
         "sin(angle) <= |E| / (gap - |E|)": at_most(sine, sine_bound, trivial=1),
-        "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies": at_least(
-            by_gap[:, ~separated], first[~separated] * (1 - 1e-9)
-        ),
+        "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies": useless,
         "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6": attained,
         "angle 0: bound <= sigma_(m+1) / ridge": nearly(at_zero, lost),
-        "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": nearly(
-            results.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges
-        ),
-        "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": nearly(
-            results.alpha, bound
-        ),
+        "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": inverses,
+        "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": of_model,
         "gap between the alpha^ of the model and inv(A^) y <= 1e-7": results.model_gap,
     }
 

@@ -47,17 +47,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     last = column["steps"] == RETRAINING_STUDIES["longest"].training.steps
     ranks, longest = column["rank of hat"] / column["rank of hat, sketch"], np.where(last, ratio, 1)
     fewer = "a sketch with fewer features than channels"
+    as_width = at_least(k[m < p], m[m < p], stated=True)
+    more = at_least(k[m + 1 < p], m[m + 1 < p] + 1, reading="more features than channels")
+    angle = check(column["angle to leading features"], reading=fewer)
     return rows, {
-        "m is the width < p: number k of features in use >= m": at_least(
-            k[m < p], m[m < p], stated=True
-        ),
-        "width < m < p: k >= width + 1": at_least(
-            k[m + 1 < p], m[m + 1 < p] + 1, reading="more features than channels"
-        ),
+        "m is the width < p: number k of features in use >= m": as_width,
+        "width < m < p: k >= width + 1": more,
         "k / width in [0.2, 0.6]": check(k / m, reading=fewer),
-        "angle between the directions in use and the first k features <= 0.25": check(
-            column["angle to leading features"], reading=fewer
-        ),
+        "angle between the directions in use and the first k features <= 0.25": angle,
         "the next singular value of the gains <= 1/4": column["next gain"],
         "risk / risk of the best sketch to k features in [0.95, 1.6]": ratio,
         "width p + c = 24, 18000 steps: k >= p": at_least(np.where(last & (m == ENOUGH), k, p), p),

@@ -39,12 +39,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     low, high = column["to fixed, low"], column["to fixed, high"]
     of_none = column["fixed"] / np.minimum(column["mean"], column["zero"])
     ends = np.stack([column[f"to scaled, {end}"][[0, 1, 3]] for end in ("low", "high")])
+    same = check(high[2], reading="tasks that depend on the same few directions")
     return rows, {
         "all families: risk of the learned head / risk of the best bandwidth, upper end of its "
         "interval, <= 0.8": stated(high),
-        "the same feature in all tasks: this upper end <= 0.5": check(
-            high[2], reading="tasks that depend on the same few directions"
-        ),
+        "the same feature in all tasks: this upper end <= 0.5": same,
         "all features, another feature in each task: lower end >= 0.93": low[[0, 3]],
         "linear: upper end <= 0.9": high[1],
         "all families but one feature: risk of the learned head / risk of the best bandwidth and "

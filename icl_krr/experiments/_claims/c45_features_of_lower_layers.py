@@ -33,10 +33,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     for name, below in zip(KERNELS, (models[0], blind(plain)), strict=True):
         results = measure(tasks, below, name)
         gradient = results.gradient
+        slots = stated(results.slots)
         checks |= {
-            f"{name}: |slots - iterates of CG on Phi| / |iterates| <= 1e-9, first steps": stated(
-                results.slots
-            ),
+            f"{name}: |slots - iterates of CG on Phi| / |iterates| <= 1e-9, first steps": slots,
             f"{name}: |f - f*| / |f*| <= 1e-8 after the last step": stated(results.error),
             f"{name}: gradient in the weights of the blocks, gap to that of f* <= 1e-8": gradient,
         }

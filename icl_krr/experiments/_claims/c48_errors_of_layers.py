@@ -47,24 +47,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 def checks(rows: Rows, config: Config) -> dict[str, Any]:
-    def of(by: str, column: str, inside: bool = True) -> np.ndarray:
+    def share(by: str, column: str, inside: bool = True) -> np.floating:
         chosen = [row for row in rows if "named" in row and row["read by"] == by]
-        return np.array([row[column] for row in chosen if (row["model"] in config.known) == inside])
+        return np.mean([row[column] for row in chosen if (row["model"] in config.known) == inside])
 
     reading = "its own predictions, and predictors beside it that run no solver"
+    strangers = check(share(OWN, "null is as near", inside=False), reading=reading)
     return {
-        "a linear probe of every layer: share of wrong names <= 0.1": stated(
-            np.mean(of(PROBE, "wrong"))
-        ),
-        "own predictions: share of wrong names <= 0": check(
-            np.mean(of(OWN, "wrong")), reading=reading
-        ),
+        "a linear probe of every layer: share of wrong names <= 0.1": stated(share(PROBE, "wrong")),
+        "own predictions: share of wrong names <= 0": check(share(OWN, "wrong"), reading=reading),
         "own predictions: share of readings in which a predictor without a solver is as near "
-        "<= 0": check(np.mean(of(OWN, "null is as near")), reading=reading),
-        "models that run no solver: this share >= 1": check(
-            np.mean(of(OWN, "null is as near", inside=False)), reading=reading
-        ),
-        "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
+        "<= 0": check(share(OWN, "null is as near"), reading=reading),
+        "models that run no solver: this share >= 1": strangers,
+        "a linear probe of every layer: this share >= 0.5": share(PROBE, "null is as near"),
     }
 
 

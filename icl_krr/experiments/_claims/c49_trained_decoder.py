@@ -61,13 +61,11 @@ def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) ->
     return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
 
 
-def predicted(
-    protocol: profiles.Protocol, answers: jax.Array, rival: profiles.ProfileCandidate
-) -> float:
+def predicted(protocol: profiles.Protocol, f: jax.Array, rival: profiles.ProfileCandidate) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
     fit, count = rival.fit, num_steps(rival.name, protocol.steps)
     path = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
-    theirs, ours = np.asarray(path)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
+    theirs, ours = np.asarray(path)[:, list(fit.alignment)], np.asarray(f)[:, 1:]
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
 
 
@@ -102,19 +100,15 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
     alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
     nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
     distance = of("predictions, richardson")
+    late = "later layers, no earlier step; beside predictors that run no solver"
+    mode = "nearest in more readings than any other solver"
+    most = at_least(names[RICHARDSON], 1 + max(names[name] for name in others), reading=mode)
     return {
         "mean distance of Richardson's errors over the readings / least mean distance of another "
         "solver <= 1": stated(means[RICHARDSON] / min(means[name] for name in others)),
-        "readings that name Richardson >= 1 + those that name any other solver": at_least(
-            names[RICHARDSON],
-            1 + max(names[name] for name in others),
-            reading="nearest in more readings than any other solver",
-        ),
+        "readings that name Richardson >= 1 + those that name any other solver": most,
         "later layers, no earlier step: share of the readings that name Richardson, with no "
-        "predictor without a solver as near, >= 0.5": check(
-            np.mean(alone),
-            reading="later layers, no earlier step; beside predictors that run no solver",
-        ),
+        "predictor without a solver as near, >= 0.5": check(np.mean(alone), reading=late),
         "layer l and step l: distance of the nearest predictor without a solver / of Richardson, "
         "geometric mean, <= 0.7": np.exp(np.mean(np.log(nulls / ours))),
         "share of the readings with a predictor without a solver as near as the nearest solver >= "

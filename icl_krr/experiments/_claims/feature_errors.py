@@ -58,13 +58,11 @@ def distance(weights: jax.Array, exact: jax.Array) -> jax.Array:
     return jnp.mean(jnp.sum(jnp.abs(shares(weights) - shares(exact)), axis=-1), axis=-1) / 2
 
 
-def score_error(
-    pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array
-) -> jax.Array:
+def score_error(pair: jax.Array, omega: jax.Array, weights: jax.Array, d: jax.Array) -> jax.Array:
     """The error of the estimate of exp(<q, k> / sqrt(d)) for a pair (q, k) [2, d]."""
     q, k = pair
     half = jnp.sum(pair * pair) / (2 * jnp.sqrt(d))
-    estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(frequencies, q - k)))
+    estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(omega, q - k)))
     return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / jnp.sqrt(d)))
 
 

@@ -63,23 +63,20 @@ def shared_checks(
 ) -> dict:
     """The checks that C16 and C17 share, of arrays [draw, ...] of `losses` with words for them."""
     lost, tail, best = results.any_metric, results.tail, results.error[..., 0]
-    plain, other = results.plain[..., RANDOM], results.metric[..., RANDOM]
+    unit, other = results.plain[..., RANDOM], results.metric[..., RANDOM]
     least, one = lost[..., RANDOM], "random orthonormal sketch"
 
     def at(measured: Any, reading: str) -> Unnamed:
         return at_most(measured, tail[..., RANDOM], reading=reading, trivial=trivial)
 
+    lower = at_least(np.minimum(unit, other), least, slack=1e-6)
     return {
         "sketch that nearly hides the first direction of the features, for h = 0.1, 0.01, ..., "
         f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / "
         "h": at_most(lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True),
-        f"{one}, metric I: {error} <= {bound}": at(
-            plain, "queries and keys are the channels P^T x"
-        ),
+        f"{one}, metric I: {error} <= {bound}": at(unit, "queries and keys are the channels P^T x"),
         f"{one}, every metric: {error} <= {bound}": at(least, "the best metric for each sketch"),
         f"best sketch: {error} <= {bound}": at(best, "the best sketch alone"),
-        f"{one}, two metrics: {error} >= what every metric loses": at_least(
-            np.minimum(plain, other), least, slack=1e-6
-        ),
+        f"{one}, two metrics: {error} >= what every metric loses": lower,
         f"best sketch: {error} <= {sharp}": nearly(best, results.sharp[..., RANDOM]),
     }
