@@ -210,8 +210,7 @@ def test_a_step_that_reads_old_values_only_is_one_block():
 
         return dict(alpha=0, r=y, u=y, v=0, w=y, prediction=0), step
 
-    model = ik.compile(ik.solver(chain), ik.Linear(), num_features=2, steps=2)
-    assert model.blocks_per_step == 1
+    assert ik.compile(ik.solver(chain), ik.Linear(), num_features=2).blocks_per_step == 1
 
 
 @pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian()], ids=["linear", "softmax"])

@@ -63,8 +63,7 @@ def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
 
 def submit(path, rows):
     with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerows([("model", "status", "names"), *rows])
+        csv.writer(file).writerows([("model", "status", "names"), *rows])
     return path
 
 
@@ -311,8 +310,7 @@ def test_the_command_writes_and_scores(bench, tmp_path, capsys):
     assert cli.main([*argv, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["variants"]["exact"]["right"][:3] == [1, 1, 1.0]
-    record = json.loads((out / "score.json").read_text())
-    assert record["rows"] == printed["rows"]
+    assert json.loads((out / "score.json").read_text())["rows"] == printed["rows"]
     text = (out / "score.md").read_text()
     assert text.count("| --- |") >= 2
     assert all(name in text for name in labels)
@@ -364,15 +362,13 @@ def test_the_power_of_identify_falls_with_noise(x64):
     by_level = {row["level"]: row for row in rows if row["reading"] == "own readout"}
     assert by_level[0.0]["outcome"] == "right"
     assert by_level[0.0]["prediction"] < 1e-10 < 1e-3 < by_level[0.01]["prediction"]
-    shares = curves(rows)
-    assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in shares)
+    assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in curves(rows))
     assert len(power_figure({"meta": {"seed": 0}, "rows": rows}).axes) == 2
 
 
 def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     """If one is added, records that count it as "runs no candidate" must be measured again."""
-    things = vars(solvers).items()
-    names = {name for name, thing in things if isinstance(thing, ik.solvers.Solver)}
+    names = {k for k, one in vars(solvers).items() if isinstance(one, ik.solvers.Solver)}
     assert {"nesterov", "averaged_descent"} <= names
     assert not names & {*SOLVERS}, (
         "choose another name, or run python -m benchmarks.power and .streams again"

@@ -66,8 +66,7 @@ def test_the_status_follows_from_the_checks():
     assert judge([broken, saved, lost]) == FALSE
     assert judge([broken, saved, lost._replace(reading="a third")]) == verdicts.CORRECTED
     assert judge([stated, lost]) == HOLDS
-    both = broken._replace(reading="another")
-    assert judge([both, saved]) == FALSE
+    assert judge([broken._replace(reading="another"), saved]) == FALSE
     assert judge([stated._replace(reading="another"), broken, saved]) == verdicts.CORRECTED
     assert headline([broken, saved, bad]) == bad
     assert readings((broken, saved, lost._replace(reading="a third"), good)) == {
@@ -108,8 +107,7 @@ def test_seeds_are_put_together():
 @pytest.mark.slow
 def test_the_counterexample_is_that_of_its_seed(x64):
     """The seed and the draw that are printed give the measured violation again."""
-    results = verify.verify_all({"C16": c16.CLAIM}, seeds=range(7, 8), quick=True)
-    result, _ = results["C16"]
+    result, _ = verify.verify_all({"C16": c16.CLAIM}, seeds=range(7, 8), quick=True)["C16"]
     config, place = c16.CLAIM.quick, result["counterexample"]
     keys = jax.random.split(jax.random.key(place["seed"]), config.draws)
     at, sketch_key = jax.random.split(keys[place["draw"]])
@@ -217,8 +215,7 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, 
     assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
     apart = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert list(apart) == ["C16", "C20"]
-    results = verify.verify_all({"C16": c16.CLAIM}, seeds=range(2), quick=True)
-    alone, _ = results["C16"]
+    alone, _ = verify.verify_all({"C16": c16.CLAIM}, seeds=range(2), quick=True)["C16"]
     assert np.isclose(apart["C16"]["measured"], alone["measured"], rtol=1e-6)
     assert apart["C16"]["counterexample"] == alone["counterexample"]
     assert np.allclose(apart["C16"]["interval"], alone["interval"])
@@ -228,8 +225,7 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, 
 def test_workers_end_with_their_parent(tmp_path):
     """However it ends: they are asked for by a process that is killed."""
     code = "from icl_krr.cli import main; main(['verify', 'C1', 'C2', 'C4', '--quick'])"
-    command = [sys.executable, "-c", code]
-    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, cwd=tmp_path)
     family = psutil.Process(parent.pid)
     for _ in range(600):
         workers = [one for one in family.children() if "spawn_main" in " ".join(one.cmdline())]

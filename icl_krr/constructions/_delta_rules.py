@@ -46,9 +46,8 @@ class _SequentialUpdates:
         self.next_alpha = m.state("next_alpha", SUPPORTS, "alpha one step later")
         self.prediction = m.state_of_fit()
         self.step_mask = m.state("step_mask", SUPPORTS, "1 at reached supports, else <= 0", width=1)
-        self.current_rate = m.state(
-            "current_rate", SUPPORTS, "step size if reached, else 0", width=1
-        )
+        about = "step size if reached, else 0"
+        self.current_rate = m.state("current_rate", SUPPORTS, about, width=1)
 
     def build(
         self, rate, predict, include, prepare, refresh=lambda: None, loss=None, erased=None

@@ -58,8 +58,7 @@ class Mixture(Kernel):
     @jit_if_concrete
     def _values(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
-        weights = jnp.asarray(self.weights, grams.dtype)
-        return jnp.sum(weights[:, None, None] * grams, axis=0)
+        return jnp.sum(jnp.asarray(self.weights, grams.dtype)[:, None, None] * grams, axis=0)
 
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         errors = jnp.stack([kernel.rounding(x, z) for kernel in self.kernels])

@@ -126,8 +126,7 @@ class Layout:
         Args:
             name: name of the slot.
         """
-        one = np.ones((), dtype or jnp.result_type(float))
-        return Read({name: one}, self[name].width)
+        return Read({name: np.ones((), dtype or jnp.result_type(float))}, self[name].width)
 
     def __pdoc__(self, indent: int, **_: Any) -> wl.AbstractDoc:
         slots = [wl.TextDoc(f"{slot.name}: {slot.width}") for slot in self.slots]

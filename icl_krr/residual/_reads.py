@@ -226,8 +226,7 @@ def read_together(reads: Sequence[Read], stream: Mapping[str, jax.Array]) -> lis
     matrices = all(block.ndim for read in reads for block in read.blocks.values())
     if len(reads) == 1 or len(alike) > 1 or not matrices or not all(alike):
         return [read(stream) for read in reads]
-    ends = np.cumsum([read.width for read in reads])[:-1]
-    return jnp.split(join(*reads)(stream), ends, axis=1)
+    return jnp.split(join(*reads)(stream), np.cumsum([r.width for r in reads])[:-1], axis=1)
 
 
 def one_hot(start: int, width: int, total: int, dtype: DTypeLike) -> np.ndarray:

@@ -60,8 +60,7 @@ def _fields(task: Task, tokens: str) -> dict[str, jax.Array]:
         pairs = parts[0] + parts[1]
         supports = jnp.stack(parts, axis=1).reshape(2 * n, width) if interleaved else pairs
         first = jnp.broadcast_to(aggregator, (1, width))
-        last = jnp.broadcast_to(queries, (q, width))
-        return jnp.concatenate([first, supports, last])
+        return jnp.concatenate([first, supports, jnp.broadcast_to(queries, (q, width))])
 
     y = task.y.reshape(n, -1)
     zero = jnp.zeros((1, 1), dtype)

@@ -71,8 +71,7 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """
     checks.key("key", key)
     check_width(width, num_features)
-    rotation = sequential_on_cpu(partial(jax.random.orthogonal, n=num_features))(key)
-    return rotation[:, :width]
+    return sequential_on_cpu(partial(jax.random.orthogonal, n=num_features))(key)[:, :width]
 
 
 def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m"]:

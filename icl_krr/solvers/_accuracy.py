@@ -161,8 +161,7 @@ def recurrence_status(task: Task, along: Any) -> Status:
     task, along = jax.lax.stop_gradient((task, along))
     y, n = masked_arrays(task)[1], task.num_supports
     along = along.reshape(len(along), -1)
-    y_scale = max_abs(y, axis=0)
-    growth = max_error(jnp.abs(along[:n]) / y_scale)
+    growth = max_error(jnp.abs(along[:n]) / max_abs(y, axis=0))
     grows = ~(growth <= DIVERGED)
     error = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
@@ -240,8 +239,7 @@ def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Arra
     # comparisons take subnormal numbers for 0, also those that the compiler makes of `bits != 0`
     nonzero = jnp.max(bits << 1, axis=0) > 0
     low = nonzero & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
-    is_extreme = extreme(y, y.dtype)
-    high = [~_all_finite(size * f) & (_all_finite(f) | is_extreme) for f in results]
+    high = [~_all_finite(size * f) & (_all_finite(f) | extreme(y, y.dtype)) for f in results]
     return jnp.any(low) | jnp.any(jnp.stack(high))
 
 

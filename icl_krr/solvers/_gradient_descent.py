@@ -21,8 +21,7 @@ def gradient_descent(K, y, *, ridge, step_size=None, spectrum=None):
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.125]
     """
-    eta = step_sizes.gradient_step(step_size, spectrum)
-    return _descend(K, y, ridge, eta, lambda r: r)
+    return _descend(K, y, ridge, step_sizes.gradient_step(step_size, spectrum), lambda r: r)
 
 
 @solver

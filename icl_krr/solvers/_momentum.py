@@ -29,9 +29,8 @@ def heavy_ball(K, y, *, ridge, steps, step_size=None, momentum=None, spectrum=No
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.5]
     """
-    return descend(
-        K, y, ridge=ridge, momentum=step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
-    )
+    momentum = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
+    return descend(K, y, ridge=ridge, momentum=momentum)
 
 
 @solver

@@ -74,8 +74,7 @@ def preconditioned_chebyshev(K, y, *, ridge, steps, num_supports, largest=None):
     >>> path.alpha[:, 0].tolist()
     [0.0, 2.0]
     """
-    spectrum = normalised_spectrum(K.kernel, ridge, num_supports, largest)
-    first, a, b = chebyshev(steps, spectrum)
+    first, a, b = chebyshev(steps, normalised_spectrum(K.kernel, ridge, num_supports, largest))
     return _descend(K, y, ridge, ridge, first, per_step(b), per_step(a))
 
 

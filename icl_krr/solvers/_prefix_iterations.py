@@ -91,8 +91,7 @@ def _iterate(steps, function, kernel, phi, C, b, numbers):
         arrays = _PrefixArrays(b, ones, phi[None], System(C, phi[None], b))
         return iterates(program, constants, arrays, steps)
 
-    paths = jax.vmap(solve_token, out_axes=1)(phi, C, b)
-    states = dict(zip(program.states, paths, strict=True))
+    states = dict(zip(program.states, jax.vmap(solve_token, out_axes=1)(phi, C, b), strict=True))
     return [states[name] for name in ("prediction", "alpha", "r", "p")]
 
 

@@ -60,17 +60,14 @@ class Solver:
         self.function, self.status, self.__wrapped__ = function, status, function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
-        steps = Parameter("steps", Parameter.KEYWORD_ONLY, annotation="int")
-        self.parameters = {k.name: k for k in _keyword_parameters(function) if k.name != "steps"}
-        self.defaults = {
-            name: k.default for name, k in self.parameters.items() if k.default is not k.empty
-        }
+        keywords = [k for k in _keyword_parameters(function) if k.name != "steps"]
+        self.parameters = {k.name: k for k in keywords}
+        self.defaults = {k.name: k.default for k in keywords if k.default is not k.empty}
         if iterates:
-            self.parameters["steps"] = steps
-        _, *kernel_and_task, _ = inspect.signature(run).parameters.values()  # kernel and task
-        self.__signature__ = inspect.Signature(
-            [*kernel_and_task, *self.parameters.values()], return_annotation="Trajectory"
-        )
+            self.parameters["steps"] = Parameter("steps", Parameter.KEYWORD_ONLY, annotation="int")
+        _, kernel, task, _ = inspect.signature(run).parameters.values()
+        every = [kernel, task, *self.parameters.values()]
+        self.__signature__ = inspect.Signature(every, return_annotation="Trajectory")
 
     def __call__(self, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
         return run(self, kernel, task, **keywords)
@@ -208,8 +205,7 @@ class KernelArrays:
         if op.kind == "y":
             return self.zeros(VECTOR, part) if where else self.y
         if op.kind == "one":
-            ones = 1 if op.shape == SCALAR or where else self.mask
-            return self.zeros(op.shape, part) + ones
+            return self.zeros(op.shape, part) + (1 if op.shape == SCALAR or where else self.mask)
         if op.kind == "features":
             return self.features[where]
         if op.kind == "average":
@@ -268,8 +264,7 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     if any(op.kind in NORMALISED for op in program.ops):
         check_positive(kernel)
     constants = tuple(c.values if i in program.per_step else c for i, c in enumerate(constants))
-    path = iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
-    return warn_unless_ok(path)
+    return warn_unless_ok(iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds))
 
 
 def _needs_system(program: Program, ridge: Any, judge: Callable) -> bool:
@@ -310,8 +305,7 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
         ridge, alpha = jnp.asarray(ridge, y.dtype), states["alpha"]
         if "r" not in states:
             states["r"] = y[None] - arrays.times_gram(alpha) - ridge * alpha
-        stuck = in_range_of_kernel(program, "alpha")
-        status = judge(arrays, ridge, states, stuck, by_bounds)
+        status = judge(arrays, ridge, states, in_range_of_kernel(program, "alpha"), by_bounds)
     states = jax.tree.map(partial(like, task.y), states)
     fields = {name: states.pop(name, None) for name in ("alpha", "r", "p", "prediction")}
     return Trajectory(**fields, others=states, status=status)

@@ -110,5 +110,4 @@ def _squared_norm(m: Machine, here: Read, x: Read, factor: Any) -> Read:
 
 def add_product(m: Machine, a: Read, b: Read, factor: Any, to: Read) -> None:
     """Add factor <a, b> to a slot of one channel."""
-    out = xp.asarray(factor, m.dtype) * np.ones((a.width, 1), m.dtype)
-    m.multiply(a, b, to=to, out=out)
+    m.multiply(a, b, to=to, out=xp.asarray(factor, m.dtype) * np.ones((a.width, 1), m.dtype))

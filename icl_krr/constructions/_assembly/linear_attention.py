@@ -65,8 +65,7 @@ class LinearAttention(Machine):
 
     def inner_products_times(self, v: Read, keys: Any = None, queries: Any = None) -> Read:
         """Return sum_j <q_i, w_j> v_j; the default of queries q and keys w are the features."""
-        name = "K_" + "_".join(v.blocks)
-        product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
+        product = self.scratch("K_" + "_".join(v.blocks), SUPPORTS_AND_QUERIES, f"K ({label(v)})")
         keys, queries = (self.features if part is None else part for part in (keys, queries))
         gate = self.log_gate
         if gate is None or gate.width == 1:
@@ -89,8 +88,7 @@ class LinearAttention(Machine):
         return tile(features, features.width * self.spec.num_outputs)
 
     def kernel_diagonal(self, to: Read) -> None:
-        here = self.features_here(self.at(to))
-        add_product(self, here, self.features, 1, to)
+        add_product(self, self.features_here(self.at(to)), self.features, 1, to)
 
     def cumsum(self, value: Read, to: Read) -> None:
         query = self.inside(self.at(to))

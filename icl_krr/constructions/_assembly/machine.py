@@ -288,9 +288,7 @@ class Machine(Recorder, ABC):
         patterns = {}
         if self.spec.attention == "softmax":  # linear attention forms no patterns
             patterns, (first, blocks) = name_patterns(first, blocks)
-        blocks, further = jax.tree.map(stacked_steps, blocks), dict(readouts)
-        weights = Weights(
-            self.embedding, blocks, readout, first, self.positions, {}, further, patterns
-        )
-        weights = jax.tree.map(lambda weight: as_jax(weight.astype(self.dtype)), weights)
+        blocks = jax.tree.map(stacked_steps, blocks)
+        parts = self.embedding, blocks, readout, first, self.positions, {}, dict(readouts), patterns
+        weights = jax.tree.map(lambda weight: as_jax(weight.astype(self.dtype)), Weights(*parts))
         return Transformer(weights, self.spec, self.layout, steps, self.problem)

@@ -105,8 +105,7 @@ def _share_patterns(heads: list) -> list[Heads]:
     """Merge single heads with the same query, key and window into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        key = _pattern_key(one) if one.heads == 1 else i
-        groups.setdefault(key, []).append(one)
+        groups.setdefault(_pattern_key(one) if one.heads == 1 else i, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]
         for group in groups.values()

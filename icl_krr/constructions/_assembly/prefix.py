@@ -163,8 +163,7 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    make = partial(linear_machine, kind=kind)
-    m = causal_machine(make, kernel, num_features, **options)
+    m = causal_machine(partial(linear_machine, kind=kind), kernel, num_features, **options)
     m.stores_sums = stores_sums
     if ridge is not None:
         checks.ridges(ridge, m.features.width)
@@ -196,8 +195,7 @@ def per_token(m: Machine, name: str, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    gates = name == "log_gate"
-    width = m.features.width if gates and type(m) is LinearAttention else None
+    width = m.features.width if name == "log_gate" and type(m) is LinearAttention else None
     causal.check_token_parameter(name, value, m.x.width, width)
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 

@@ -139,8 +139,7 @@ class PosteriorSums(PrefixSums):
     @property
     def y_of_systems(self) -> Read:
         """The outputs y_j, repeated for every system."""
-        outputs = self.spec.num_outputs
-        return select(self.y, np.tile(np.arange(outputs), self.systems))
+        return select(self.y, np.tile(np.arange(self.spec.num_outputs), self.systems))
 
     def state_of_fit(self) -> Read:
         width = self.y_of_systems.width

@@ -140,7 +140,6 @@ def _relus(m: Recorder, hidden: Read, out: Any, to: str, at: tuple[str, ...], er
         name = "not_" + "_or_".join(at)
         if name not in m.embedding:
             m.flags.add(name)
-            slot = Slot(name, 1, "data", ROLES, "flag, 1 at padding too")
-            m.declare(slot, m.one - m.inside(at))
+            m.declare(Slot(name, 1, "data", ROLES, "flag, 1 at padding too"), m.one - m.inside(at))
         hidden = hidden - 1e30 * repeat(m.layout.read(name, m.dtype), hidden.width)
     m.emit(Unit(None, hidden, out, to, "relu"), erases)

@@ -142,8 +142,7 @@ class SoftmaxAttention(Machine):
         """Compute (K v)_i / (Z_i + c) in a new scratch slot, for every pattern."""
         means = []
         for k, term in enumerate(self.terms):
-            about = f"softmax mean of {label(v)}"
-            means.append(self.scratch(self.named(to, k), ROLES, about))
+            means.append(self.scratch(self.named(to, k), ROLES, f"softmax mean of {label(v)}"))
             self.head(term.query, term.key, v, to=means[-1])
         return means
 

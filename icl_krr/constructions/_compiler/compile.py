@@ -16,17 +16,11 @@ from ...solvers._language.trace import trace
 from ...solvers._language.values import ENTRIES, FEATURES, SCALAR, Program
 from ...solvers._run import NORMALISED, OF_KERNEL, Solver, check_numbers
 from ...transformer._weights import Transformer
-from .._assembly import choice
+from .._assembly import choice, slots as places
 from .._assembly.linear_attention import LinearAttention
 from .._assembly.machine import Machine
 from .._assembly.normalised_attention import NormalisedAttention
 from .._assembly.options import Options, Softmax
-from .._assembly.slots import (
-    QUERIES as AT_QUERIES,
-    SUPPORTS as AT_SUPPORTS,
-    SUPPORTS_AND_QUERIES,
-    label,
-)
 from .emit import Emitter
 from .instructions import Lowering
 from .order import order
@@ -106,7 +100,7 @@ def _normalised_machine(kernel: Kernel, num_features: int, sink, **options) -> N
     attention = options.get("attention")
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
-    sinks = {AT_SUPPORTS: xp.log(c), AT_QUERIES: shift}
+    sinks = {places.SUPPORTS: xp.log(c), places.QUERIES: shift}
     m = choice.softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
     m.sink_weight = c
     return m
@@ -166,18 +160,20 @@ def _declare(m: Any, state: str, shape: str, needed: frozenset, starts_as: Read 
     """Declare the slot of a state at the tokens where it is needed."""
     if state == READOUT:
         if SUPPORTS in needed and "support" not in m.fit_at:
-            m.fit_at = SUPPORTS_AND_QUERIES
+            m.fit_at = places.SUPPORTS_AND_QUERIES
         return m.state_of_fit()
     if shape == SCALAR:
         return m.scalar(state, "sum over the supports")
     if shape == FEATURES:
         if state == "features" and not m.layer.is_read:  # the machine has their slot
             return m.features
-        return m.state(state, SUPPORTS_AND_QUERIES, "of each token", starts_as, m.features.width)
-    at = SUPPORTS_AND_QUERIES if QUERIES in needed else m.unknowns_at
+        return m.state(
+            state, places.SUPPORTS_AND_QUERIES, "of each token", starts_as, m.features.width
+        )
+    at = places.SUPPORTS_AND_QUERIES if QUERIES in needed else m.unknowns_at
     name, about = {
         "alpha": (m.solution, m.about_solution),
-        "r": ("r", f"residual {label(m.right)} - A {m.solution}"),
+        "r": ("r", f"residual {places.label(m.right)} - A {m.solution}"),
         "p": (m.direction, "search direction"),
         "next_alpha": ("next_alpha", f"{m.solution} one step later"),
     }.get(state, (state, "of each token" if shape == ENTRIES else "vector"))
@@ -195,6 +191,6 @@ def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
     parts = preconditioner.landmarks, preconditioner.mix, preconditioner.core
     landmarks, mix, core = (xp.asarray(part, m.dtype) for part in parts)
     directions = xp.matmul(m.features_at(landmarks).T, mix)
-    F = m.state("nystrom", AT_SUPPORTS, "Nystrom features", width=preconditioner.rank)
+    F = m.state("nystrom", places.SUPPORTS, "Nystrom features", width=preconditioner.rank)
     m.late.append((F, m.features @ directions, None))
     return F, core

@@ -164,8 +164,7 @@ class Emitter:
                 i, at = leaf.source, SUPPORTS_AND_QUERIES
                 if self.needed[i] == {QUERIES}:
                     at = m.layout[self.slots[READOUT].slot].at
-                product = m.finish(self.products[i], to=self.name(i), at=at)
-                self.read[leaf] = product, self.powers[i]
+                self.read[leaf] = m.finish(self.products[i], self.name(i), at), self.powers[i]
             return self.read[leaf]
         if leaf.kind == "read" and leaf not in self.read:
             return self.machine_read(leaf.source), 0

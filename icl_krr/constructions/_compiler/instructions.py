@@ -230,6 +230,5 @@ class Lowering:
             if self.by_head and self.leaf(term) is None and op.kind == "product":
                 pairs.append((factors, tuple(self.expression(arg, "") for arg in op.args)))
             else:
-                more = self.expression(term, "")
-                single += [((*factors, *inner), leaf) for inner, leaf in more]
+                single += [((*factors, *f), leaf) for f, leaf in self.expression(term, "")]
         return (*pairs, *([((), (tuple(single),))] if single else []))

@@ -25,8 +25,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     nearest = np.argmin(np.abs(np.log(typical / ERROR)), axis=-1, keepdims=True)
     needed = np.take_along_axis(widths * (typical / ERROR) ** 2, nearest, axis=-1)[..., 0]
     bound = np.vectorize(theory.performer_width, otypes=[float])(config.dimensions, radii, ERROR)
-    literal = attention(keys, places[BOUNDED, 0, :, -1], config)
-    off = np.abs(literal - error[BOUNDED, 0, :, -1])
+    off = np.abs(attention(keys, places[BOUNDED, 0, :, -1], config) - error[BOUNDED, 0, :, -1])
     slope = np.mean([[exponent(widths, each) for each in row] for row in typical])
     rows = tidy({"ball": SCALINGS, "d": config.dimensions, "m": widths}, error=typical)
     columns = {"needed m": needed, "m of the theorem": bound}

@@ -101,8 +101,7 @@ def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
         return ravel_pytree(jax.grad(loss)(below).weights.steps)[0]
 
     slopes = slope(lambda below: predict(stack(below, above), task)), slope(exactly)
-    error = gap(prediction, exactly(below))
-    return {"slots": slots, "error": error, "gradient": gap(*slopes)}
+    return {"slots": slots, "error": gap(prediction, exactly(below)), "gradient": gap(*slopes)}
 
 
 @every(static=())

@@ -97,9 +97,8 @@ def largest_gap(actual: jax.Array, expected: jax.Array) -> jax.Array:
 
 def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
     """The largest gaps of slots to the iterates of a solver, over the steps of the path."""
-    paths = [getattr(path, name) for name in names]
-    pairs = zip(names, paths, strict=True)
-    return jnp.stack([largest_gap(cache[name][: len(path)], path) for name, path in pairs])
+    pairs = [(cache[name], getattr(path, name)) for name in names]
+    return jnp.stack([largest_gap(slot[: len(path)], path) for slot, path in pairs])
 
 
 def exponent(sizes: Any, values: Any) -> float:

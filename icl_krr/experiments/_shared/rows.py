@@ -49,10 +49,8 @@ def tidy(axes: Mapping[str, Any], **values: Any) -> Rows:
     axes = {name: np.asarray(axis).tolist() for name, axis in axes.items()}
     names, shape = list(axes), tuple(len(axis) for axis in axes.values())
     columns = {name: np.broadcast_to(np.asarray(v), shape) for name, v in values.items()}
+    points = zip(np.ndindex(*shape), itertools.product(*axes.values()), strict=True)
     return [
-        dict(zip(names, combination, strict=True))
-        | {name: column[index].item() for name, column in columns.items()}
-        for index, combination in zip(
-            np.ndindex(*shape), itertools.product(*axes.values()), strict=True
-        )
+        dict(zip(names, point, strict=True)) | {k: v[index].item() for k, v in columns.items()}
+        for index, point in points
     ]

@@ -149,8 +149,7 @@ def family(task: TaskRecipe) -> Sampler:
     sampler = entry.sampler or SAMPLERS[entry.name]
     if not entry.fields:
         return sampler(task, **kwargs)
-    family_fields = {to: getattr(task, name) for name, to in entry.fields.items()}
-    return sampler(**family_fields, **kwargs)
+    return sampler(**{to: getattr(task, name) for name, to in entry.fields.items()}, **kwargs)
 
 
 def gaussian_process(task: TaskRecipe, **kwargs: Any) -> GaussianProcess:

@@ -37,24 +37,20 @@ def spectral_task(
     return sample(key, LinearRegression(**sizes, num_queries=num_queries, spectrum=variances))
 
 
-def of_rank(
-    rank: int, key: jax.Array, spectrum: str, num_features: int, num_supports: int
-) -> jax.Array:
+def of_rank(rank: int, key: jax.Array, spectrum: str, p: int, n: int) -> jax.Array:
     """Features [n, p] of a rank below p, with the standard deviations of `SPECTRA`."""
     at, rotation_key = jax.random.split(key)
-    x = spectral_task(at, spectrum, rank, num_supports).x
-    return matmul(x, sketches.orthonormal(rotation_key, num_features, rank).T)
+    x = spectral_task(at, spectrum, rank, n).x
+    return matmul(x, sketches.orthonormal(rotation_key, p, rank).T)
 
 
-def flat_task(
-    key: jax.Array, rank: jax.Array, num_features: int, num_supports: int, num_queries: int
-) -> Task:
+def flat_task(key: jax.Array, rank: jax.Array, p: int, n: int, q: int) -> Task:
     """Regression without noise whose kernel matrix has `rank` eigenvalues 1 and others 0."""
     basis, true, at = jax.random.split(key, 3)
-    used = (jnp.arange(num_features) < rank)[None]
-    x = jnp.where(used, sketches.orthonormal(basis, num_supports, num_features), 0)
-    queries = jnp.where(used, jax.random.normal(at, (num_queries, num_features)), 0)
-    w = jax.random.normal(true, (num_features,))
+    used = (jnp.arange(p) < rank)[None]
+    x = jnp.where(used, sketches.orthonormal(basis, n, p), 0)
+    queries = jnp.where(used, jax.random.normal(at, (q, p)), 0)
+    w = jax.random.normal(true, (p,))
     return Task(x=x, y=jnp.sum(x * w[None], axis=1), x_query=queries)
 
 

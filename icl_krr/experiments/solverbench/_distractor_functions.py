@@ -77,9 +77,7 @@ def anderson(kernel: Gram, task: Task, ridge: float, steps: int, step_size: floa
     return matmul(jnp.concatenate([first[None], second[None], alphas]), at.T)
 
 
-def spectral(
-    kernel: Gram, task: Task, filters: Callable[[jax.Array], jax.Array]
-) -> Float[Array, "layers q"]:
+def spectral(kernel: Gram, task: Task, filters: Callable[[jax.Array], jax.Array]) -> Path:
     """Predictions k(x)^T g_l(K) y; `filters` maps eigenvalues [n] to g_l [layers, n]."""
     sigma, vectors = eigh(kernel(task.x, task.x))
     coefficients = matmul(vectors.T, task.y[:, None])[:, 0]

@@ -93,7 +93,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
     p = m.state("p", SUPPORTS, "search direction", starts_as=m.y)
     prediction = m.state("prediction", at, "k(x)^T alpha")
     gram = m.state("gram", at, "X^T X", width=size**2)
-    repeat, add_up = jnp.tile(jnp.eye(size), size), jnp.repeat(jnp.eye(size), size, axis=0)
+    repeat, total = jnp.tile(jnp.eye(size), size), jnp.repeat(jnp.eye(size), size, axis=0)
 
     def start() -> None:
         m.head(tokens @ jnp.ones((1, size)), key=m.x, value=m.x @ repeat, to=gram, heads=size)
@@ -105,9 +105,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
         m.head(m.support, r, p, to=rp_own)
         for key, value, to in ((p, p, pp), (r, p, rp), (p, m.x, Xp), (r, m.x, Xr)):
             m.head(tokens, key, value, to)
-        XXp = m.multiply(
-            gram, Xp @ repeat, to=m.scratch("XXp", at, "X^T X X^T p", size), out=add_up
-        )
+        XXp = m.multiply(gram, Xp @ repeat, to=m.scratch("XXp", at, "X^T X X^T p", size), out=total)
         Kp = m.multiply(m.x, Xp, to=m.scratch("Kp", at, "K p"), out=ones)
         pKp = m.multiply(Xp, Xp, to=m.scratch("pKp", at, "p . K p"), out=ones)
         rKp = m.multiply(Xr, Xp, to=m.scratch("rKp", at, "r . K p"), out=ones)

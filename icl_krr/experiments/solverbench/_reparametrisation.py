@@ -72,11 +72,8 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
     slots = model.layout.slots
     is_rotated = np.concatenate([np.full(s.width, s.at != ("aggregator",)) for s in slots])
     places = np.flatnonzero(is_rotated)
-    rotation = (
-        jnp.eye(len(is_rotated))
-        .at[jnp.ix_(places, places)]
-        .set(jax.random.orthogonal(key, len(places)))
-    )
+    eye, turn = jnp.eye(len(is_rotated)), jax.random.orthogonal(key, len(places))
+    rotation = eye.at[jnp.ix_(places, places)].set(turn)
     return _change_channels(model, rotation.T, rotation)
 
 

@@ -92,5 +92,4 @@ def _compute_part(op: Op, part: str, args: list[_Parts], constants: Sequence, ar
         return args[0][part] * reciprocal(args[1][part])
     if op.kind == "dot":
         return arrays.dot(args[0][SUPPORTS], args[1][SUPPORTS])
-    op_constants = [constants[c] for c in op.constants if c is not None]
-    return arrays.compute(op, part, args, op_constants)
+    return arrays.compute(op, part, args, [constants[c] for c in op.constants if c is not None])

@@ -100,8 +100,7 @@ def record(
 ) -> tuple[Program, list[Any], dict[str, str]]:
     """Return a program, its constants, and default shapes of states that determine none."""
     recording, name = K.recording, function.__name__
-    y = recording.value("y", VECTOR)
-    result = function(K, y, **parameters)
+    result = function(K, recording.value("y", VECTOR), **parameters)
     if isinstance(result, Mapping):
         start = dict.fromkeys(result, 0)
 
@@ -146,8 +145,7 @@ def record(
         recording.check(value)
         values.append(value.index)
     ops = tuple(recording.ops)
-    numbers = enumerate(recording.constants)
-    per_step = {i for i, value in numbers if isinstance(value, PerStep)}
+    per_step = {i for i, c in enumerate(recording.constants) if isinstance(c, PerStep)}
     program = Program(
         ops,
         tuple(recording.names),
