@@ -210,7 +210,7 @@ def test_a_step_that_reads_old_values_only_is_one_block():
 
         return dict(alpha=0, r=y, u=y, v=0, w=y, prediction=0), step
 
-    assert ik.compile(ik.solver(chain), ik.Linear(), num_features=2).blocks_per_step == 1
+    assert ik.compile(ik.solver(chain), ik.Linear(), num_features=2, steps=2).blocks_per_step == 1
 
 
 @pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian()], ids=["linear", "softmax"])
@@ -282,10 +282,7 @@ def test_float32():
 
 START = dict(alpha=0, prediction=0)
 REFUSED = {
-    "a branch": (
-        lambda K, y: (START, lambda **old: {**old} if y @ y else 0),
-        "no truth value.*line",
-    ),
+    "a branch": (lambda K, y: (START, lambda **old: {} if y @ y else 0), "no truth value.*line"),
     "outer": (lambda K, y: (START, lambda **old: K @ (y @ y)), "multiplies a vector, got a scalar"),
     "order": (lambda K, y: (START, lambda **old: y @ K), "@ takes two vectors, .*: .*y @ K"),
     "power": (lambda K, y: (START, lambda **old: y**2), "index or function; line .* of test_comp"),
@@ -296,10 +293,7 @@ REFUSED = {
     "list": (lambda K, y: (START, lambda **old: y * [1.0]), "takes values and numbers, got list"),
     "scaled matrix": (lambda K, y: (START, lambda **old: 0.1 * K @ y), "write c \\* \\(K @ v\\)"),
     "transpose": (lambda K, y: (START, lambda **old: K.T @ y), "has no 'T'; line"),
-    "forgotten": (
-        lambda K, y: (START, lambda **old: {"alpha": y}),
-        "return the states alpha.*line",
-    ),
+    "forgotten": (lambda K, y: (START, lambda **old: {}), "return the states alpha.*line"),
     "other states": (lambda K, y: (START, lambda alpha: {}), "must take alpha, prediction: .*line"),
     "no prediction": (lambda K, y: ({"alpha": 0}, dict), "must have a state 'prediction'"),
     "no step": (lambda K, y: 3, "must return a dict of states and a step"),

@@ -370,6 +370,5 @@ def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     """If one is added, records that count it as "runs no candidate" must be measured again."""
     names = {k for k, one in vars(solvers).items() if isinstance(one, ik.solvers.Solver)}
     assert {"nesterov", "averaged_descent"} <= names
-    assert not names & {*SOLVERS}, (
-        "choose another name, or run python -m benchmarks.power and .streams again"
-    )
+    hint = "choose another name, or run python -m benchmarks.power and .streams again"
+    assert not names & {*SOLVERS}, hint

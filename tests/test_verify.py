@@ -136,9 +136,7 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert "| C1: " in (tmp_path / "claims.md").read_text()
 
 
-def test_a_claim_with_a_seed_that_an_earlier_run_finished_is_not_run_again(
-    tmp_path, capsys, monkeypatch
-):
+def test_a_claim_with_a_seed_of_an_earlier_run_is_not_run_again(tmp_path, capsys, monkeypatch):
     argv = ["verify", "C1", "--quick", "--json", "--out", str(tmp_path)]
     assert cli.main([*argv, "--seeds", "2"]) == 0
     (first,) = json.loads(capsys.readouterr().out)["claims"]

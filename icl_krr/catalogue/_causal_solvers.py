@@ -17,7 +17,7 @@ DELTA: Any = {
 }
 CORRECTION: Any = DELTA | {"blocks": {"linear": 1, "softmax": 2}, "fitted": {"step_size": STEP}}
 FEATURED: Any = DELTA | {"kernels": "featured"}
-SUMS: Any = {"kernels": "featured", "causal": True, "blocks": {"linear": 7}, "sums": True}
+CG: Any = {"kernels": "featured", "causal": True, "blocks": {"linear": 7}, "sums": True}
 
 CAUSAL = (
     SolverEntry("delta_rule", "DELTA", **CORRECTION),
@@ -45,9 +45,7 @@ CAUSAL = (
         blocks={"linear": 3},
         fitted={"ridge": RIDGE, "process_noise": Box(-4, 0.5)},
     ),
-    SolverEntry(
-        "prefix_conjugate_gradient", "MESA", **SUMS, states=PRIMAL, fitted={"ridge": RIDGE}
-    ),
+    SolverEntry("prefix_conjugate_gradient", "MESA", **CG, states=PRIMAL, fitted={"ridge": RIDGE}),
     SolverEntry(
         "prefix_chebyshev",
         "PCHE",
@@ -57,13 +55,11 @@ CAUSAL = (
         causal=True,
         blocks={"linear": 1},
     ),
-    SolverEntry(
-        "prefix_posterior", "POST", **SUMS, states=("h", "r", "d", "variance", "prediction")
-    ),
+    SolverEntry("prefix_posterior", "POST", **CG, states=("h", "r", "d", "variance", "prediction")),
     SolverEntry(
         "bayesian_average",
         "BMA",
-        **SUMS,
+        **CG,
         required_inputs=("ridges",),
         states=("means", "variances", "log_evidence", "weights", "prediction"),
     ),

@@ -121,10 +121,8 @@ class Nystrom:
 
     def check(self, kernel: Kernel | None, ridge: Any) -> None:
         """Raise an error if the preconditioner was made for another kernel (if given) or ridge."""
-        for name, value, expected in (
-            ("kernel", kernel, self.kernel),
-            ("ridge", ridge, self.ridge),
-        ):
+        pairs = ("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)
+        for name, value, expected in pairs:
             if value is not None and not _equal(value, expected):
                 raise ValueError(
                     f"{name} must be {checks.short_repr(expected)}, for which the preconditioner "

@@ -158,19 +158,18 @@ def _has_product(program: Program, i: int) -> bool:
 
 def _declare(m: Any, state: str, shape: str, needed: frozenset, starts_as: Read | None) -> Read:
     """Declare the slot of a state at the tokens where it is needed."""
+    both = places.SUPPORTS_AND_QUERIES
     if state == READOUT:
         if SUPPORTS in needed and "support" not in m.fit_at:
-            m.fit_at = places.SUPPORTS_AND_QUERIES
+            m.fit_at = both
         return m.state_of_fit()
     if shape == SCALAR:
         return m.scalar(state, "sum over the supports")
     if shape == FEATURES:
         if state == "features" and not m.layer.is_read:  # the machine has their slot
             return m.features
-        return m.state(
-            state, places.SUPPORTS_AND_QUERIES, "of each token", starts_as, m.features.width
-        )
-    at = places.SUPPORTS_AND_QUERIES if QUERIES in needed else m.unknowns_at
+        return m.state(state, both, "of each token", starts_as, m.features.width)
+    at = both if QUERIES in needed else m.unknowns_at
     name, about = {
         "alpha": (m.solution, m.about_solution),
         "r": ("r", f"residual {places.label(m.right)} - A {m.solution}"),

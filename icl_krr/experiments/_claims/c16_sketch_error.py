@@ -7,7 +7,7 @@ from ... import theory
 from .._shared.spectra import SKETCHES
 from .claim import CORRECTED, NONE, Checks, Claim, Config, at_most, nearly
 from .measuring import Plot, Rows, every, tidy
-from .sketch_losses import FEW, HIDDEN, RANDOM, losses, shared_checks
+from .sketch_losses import FEW, HIDDEN, RANDOM, checks_of, losses
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
@@ -24,7 +24,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     few, sharp = plain[:, FEW], results.sharp[:, RANDOM]
     of_metric = nearly(results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3))
     return rows, {
-        **shared_checks(results, "|K - K^|", "sum_(i>m) sigma_i", "sigma_(m+1)", h),
+        **checks_of(results, "|K - K^|", "sum_(i>m) sigma_i", "sigma_(m+1)", h),
         "hidden direction, every metric: |K - K^| / |K| >= 0.2": lost[:, HIDDEN],
         "hidden direction: sum_(i>m) sigma_i / |K| <= h^2": at_most(tail[:, HIDDEN], h**2),
         "features of rank m, random sketch, metric I: |K - K^| / |K| >= 0.1": few,

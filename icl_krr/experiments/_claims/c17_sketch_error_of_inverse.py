@@ -9,7 +9,7 @@ from ..._core.linalg import solve
 from .._shared.spectra import METRIC
 from .claim import CORRECTED, NONE, Checks, Claim, Config, at_least, nearly
 from .measuring import Plot, Rows, every, tidy
-from .sketch_losses import HIDDEN, RANDOM, losses, shared_checks
+from .sketch_losses import HIDDEN, RANDOM, checks_of, losses
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
@@ -24,7 +24,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     last, size = config.ridges[-1], results.size[:, -1, HIDDEN]
     below = 1 - results.error[..., 0] / results.sharp[..., RANDOM]
     return rows, {
-        **shared_checks(results, error, of_sum, sharp, h, trivial),
+        **checks_of(results, error, of_sum, sharp, h, trivial),
         f"hidden direction, every metric, largest ridge: {error} >= 0.2 |K| / (ridge (ridge + "
         "|K|))": at_least(results.any_metric[:, -1, HIDDEN], 0.2 * size / (last * (last + size))),
         f"best sketch: 1 - {error} / ({sharp}) <= 1e-3": below,

@@ -71,11 +71,10 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
     w_query = jnp.stack([plain, plain, plain + b_query, plain.at[0].multiply(-1), plain])
     w_key = jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
-    kernel, options = Exponential(TEMPERATURE), {"ridge": config.ridge, "steps": 2 * n}
+    kernel = Exponential(TEMPERATURE)
+    options = {"ridge": config.ridge, "steps": 2 * n, "attention": "softmax"}
     smoother = constructions.nadaraya_watson(kernel, num_features=p + 1)
-    solver = constructions.conjugate_gradient(
-        kernel, num_features=p + 1, attention="softmax", **options
-    )
+    solver = constructions.conjugate_gradient(kernel, num_features=p + 1, **options)
 
     size = jnp.max(jnp.abs(task.y))
 

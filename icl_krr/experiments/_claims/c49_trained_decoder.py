@@ -156,9 +156,7 @@ CLAIM = Claim(
     run=run,
     # `search` has the points of a search, and the points that are refined.
     config=Config(tasks=16, probe_tasks=256, num_queries=8, steps=24, search=Exactly((192, 2))),
-    axes=Config(
-        runs=("gp-decoder-4", "gp-decoder-8", "gp-decoder-12"), candidates=compared("gaussian")
-    ),
+    axes=Config(runs=tuple(f"gp-decoder-{n}" for n in (4, 8, 12)), candidates=compared("gaussian")),
     quick=Config(
         runs=("gp-decoder-8",),
         steps=16,

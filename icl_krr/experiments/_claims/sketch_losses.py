@@ -58,16 +58,14 @@ def losses(
     return {**jax.lax.map(case, cases), **jax.lax.map(sketch_errors, jnp.stack(grams))}
 
 
-def shared_checks(
-    results: Any, error: str, bound: str, sharp: str, h: Any, trivial: Any = None
-) -> dict:
+def checks_of(results: Any, error: str, bound: str, sharp: str, h: Any, most: Any = None) -> dict:
     """The checks that C16 and C17 share, of arrays [draw, ...] of `losses` with words for them."""
     lost, tail, best = results.any_metric, results.tail, results.error[..., 0]
     unit, other = results.plain[..., RANDOM], results.metric[..., RANDOM]
     least, one = lost[..., RANDOM], "random orthonormal sketch"
 
     def at(measured: Any, reading: str) -> Unnamed:
-        return at_most(measured, tail[..., RANDOM], reading=reading, trivial=trivial)
+        return at_most(measured, tail[..., RANDOM], reading=reading, trivial=most)
 
     lower = at_least(np.minimum(unit, other), least, slack=1e-6)
     return {

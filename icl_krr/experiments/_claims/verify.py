@@ -106,9 +106,7 @@ def measure(settings: Mapping[str, Config], cell: Cell) -> dict[str, Any]:
     return {"rows": rows, "checks": checks, "seconds": took[0], "cpu_seconds": took[1]}
 
 
-def side_by_side(
-    quick: bool, measure: Callable[[Cell], Any], cells: list[Cell]
-) -> Iterator[tuple[Cell, Any]]:
+def side_by_side(quick: bool, measure: Callable[[Cell], Any], cells: list[Cell]) -> Iterator[Any]:
     """Measure every cell; all seeds of a claim in one process, which compiles its programs once."""
     waiting = [list(group) for _, group in groupby(cells, lambda cell: cell["claim"])]
     others, jobs = active_children(), {}

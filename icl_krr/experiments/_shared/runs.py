@@ -124,16 +124,14 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     return model if m.tied else untie(model)
 
 
-def architecture(
-    m: ModelRecipe, num_features: int, num_supports: int, variance: bool = False
-) -> Architecture:
+def architecture(m: ModelRecipe, p: int, n: int, variance: bool = False) -> Architecture:
     decoder = m.style == "decoder"
     same = ("attention", "width", "depth", "heads", "hidden", "activation", "layer_norm", "tied")
     return Architecture(
-        num_features=num_features,
+        num_features=p,
         causal=decoder,
         tokens="interleaved" if decoder else "pairs",
-        max_tokens=2 + 2 * num_supports if decoder else None,
+        max_tokens=2 + 2 * n if decoder else None,
         variance=variance,
         **{name: getattr(m, name) for name in same},
     )
