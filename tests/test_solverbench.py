@@ -33,7 +33,7 @@ from icl_krr.experiments.solverbench import (
     score,
 )
 from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS
-from icl_krr.experiments.solverbench._models import OPEN
+from icl_krr.experiments.solverbench._models import OPEN, VARIANTS
 from icl_krr.experiments.solverbench._verdicts import STATUSES
 from icl_krr.probes import layerwise
 
@@ -81,9 +81,7 @@ def perfect(labels):
 def test_every_variant_is_written_with_its_checksums(bench, x64):
     manifest, models = read_models(bench / MODELS)
     labels = labels_of(bench)
-    assert {label["variant"] for label in labels.values()} == {
-        *("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned", OPEN)
-    }
+    assert {label["variant"] for label in labels.values()} == {*VARIANTS}
     assert [one.name for one in models] == [*labels] == [row["model"] for row in manifest["models"]]
     assert (manifest["config"].seed, manifest["dtype"]) == (0, "float64")
     for one, row in zip(models, manifest["models"], strict=True):

@@ -18,18 +18,8 @@ from icl_krr._core import step_sizes
 
 SEEDS = range(6)
 # one program for each kernel and shape
-compiled = SimpleNamespace(
-    **{
-        name: jax.jit(getattr(theory, name))
-        for name in (
-            *("log_sink", "prediction_bound", "eigenvalues", "spectral_bounds"),
-            *("preconditioned_eigenvalues", "energy_norm", "rank_correlation", "subspace_sine"),
-            *("mean_limit_bound", "nearest_limit_bound", "gaussian_from_exponential"),
-            *("stationary_factor", "gradient_descent_rate", "conjugate_gradient_rate"),
-            *("chebyshev_rate", "heavy_ball_rate"),
-        )
-    }
-)
+FUNCTIONS = {name: getattr(theory, name) for name in theory.__all__ if name != "RATES"}
+compiled = SimpleNamespace(**{name: jax.jit(function) for name, function in FUNCTIONS.items()})
 softmax = jax.jit(jax.nn.softmax, static_argnames="axis")
 gaussian, exponential = ik.Gaussian(1.5), ik.Exponential(4.0)
 
@@ -86,10 +76,9 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
     theta = np.pi * (np.arange(2001) + 0.5) / 2001
     sigma = np.concatenate([[low, high], (high + low) / 2 + (high - low) / 2 * np.cos(theta)])
     t, bounds = np.arange(steps + 1.0), []
-    for solve, rate in (
-        (step_sizes.chebyshev(steps, (low, high)), compiled.chebyshev_rate),
-        (step_sizes.heavy_ball(steps, None, None, (low, high)), compiled.heavy_ball_rate),
-    ):
+    chebyshev = step_sizes.chebyshev(steps, (low, high)), compiled.chebyshev_rate
+    heavy_ball = step_sizes.heavy_ball(steps, None, None, (low, high)), compiled.heavy_ball_rate
+    for solve, rate in (chebyshev, heavy_ball):
         r, p, path = np.ones_like(sigma), solve.first * np.ones_like(sigma), [1.0]
         for a, b in zip(solve.a, solve.b, strict=True):
             r = r - sigma * p
@@ -288,11 +277,10 @@ def test_c35_the_angle_that_an_eigengap_guarantees(x64):
 KEEP = np.arange(9) % 3 != 1
 sigma = partial(theory.eigenvalues, gaussian)
 preconditioned = partial(theory.preconditioned_eigenvalues, gaussian, ridge=2.0, sink=0.01)
+bound = partial(theory.prediction_bound, exponential, ridge=0.1)
 WITH_TASKS = {
     "log_sink": lambda task, keep: theory.log_sink(gaussian, task),
-    "prediction_bound": lambda task, keep: theory.prediction_bound(
-        exponential, task, jnp.where(keep, 0.3, jnp.nan), ridge=0.1
-    ),
+    "prediction_bound": lambda task, keep: bound(task, jnp.where(keep, 0.3, jnp.nan)),
     "preconditioned_eigenvalues": lambda task, keep: preconditioned(task)[np.sum(~keep) :],
     "their condition": lambda task, keep: jnp.divide(*preconditioned(task)[jnp.array([-1, 0])]),
     "eigenvalues": lambda task, keep: sigma(task)[np.sum(~keep) :],
@@ -317,8 +305,7 @@ def test_every_function_of_a_task_ignores_masked_supports(x64):
     expected = jax.jit(lambda t: {name: f(t, KEEP[KEEP]) for name, f in WITH_TASKS.items()})(rest)
     for name in WITH_TASKS:
         assert relative(results[name], expected[name]) < 1e-9, name
-    functions = {n: getattr(theory, n) for n in theory.__all__ if n != "RATES"}
-    takes = {n for n, f in functions.items() if "task" in inspect.signature(f).parameters}
+    takes = {n for n, f in FUNCTIONS.items() if "task" in inspect.signature(f).parameters}
     assert takes <= set(WITH_TASKS)
 
 
@@ -342,13 +329,9 @@ def test_c23_the_chebyshev_filter_is_that_of_the_solver(x64, spectrum):
 def test_c31_the_best_bandwidth_has_the_least_risk(x64, dimension):
     bandwidths = np.geomspace(0.05, 1.0, 400)
     bias = numpy(theory.smoothing_bias(np.array(6.0), 1.0))
-    variances = np.stack(
-        [
-            theory.smoothing_variance(h, dimension, num_supports=300, density=0.5, noise=0.2)
-            for h in (*bandwidths, 1.0)
-        ]
-    )
-    risk = (bias * bandwidths**2) ** 2 + variances[:-1]
+    numbers = {"num_supports": 300, "density": 0.5, "noise": 0.2}
+    variances = [theory.smoothing_variance(h, dimension, **numbers) for h in (*bandwidths, 1.0)]
+    risk = (bias * bandwidths**2) ** 2 + np.stack(variances[:-1])
     best = numpy(theory.best_bandwidth(bias, variances[-1], dimension))
     assert np.isclose(bandwidths[np.argmin(risk)], best, rtol=0.01)
 

@@ -14,17 +14,14 @@ import pytest
 
 from icl_krr import cli, plots
 from icl_krr.experiments import claims_to_markdown
-from icl_krr.experiments._claims import (
-    c01_softmax_head_is_nadaraya_watson as c01,
-    c16_sketch_error as c16,
-    claim as verdicts,
-    verify,
-)
+from icl_krr.experiments._claims import claim as verdicts, verify
 from icl_krr.experiments._claims.claim import FALSE, HOLDS, compare, headline, judge, readings
 from icl_krr.experiments._claims.result import bootstrap, summarise
 from icl_krr.experiments._claims.tables import table_of_sentences
 from icl_krr.experiments._shared import spectra
 from icl_krr.experiments._shared.rows import tidy
+
+c01, c16 = (verify.modules()[name] for name in ("C1", "C16"))
 
 
 def test_a_check_compares_entry_by_entry():
@@ -248,11 +245,8 @@ def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_p
 
 
 def test_figures_name_what_they_show():
-    rows = [
-        {"seed": seed, "draw": 0, "temperature": t, "gap": gap}
-        for seed in (0, 1)
-        for t, gap in ((1.0, 1e-15), (2.0, 2e-15))
-    ]
+    axes = {"seed": (0, 1), "draw": [0], "temperature": (1.0, 2.0)}
+    rows = tidy(axes, gap=[1e-15, 2e-15])
     figure = plots.claim_figure("C1", c01.CLAIM, rows)
     (axis,) = figure.axes
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("temperature", "gap")

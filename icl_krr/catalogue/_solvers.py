@@ -9,6 +9,7 @@ from ._entries import Box, SolverEntry, by_name
 
 STEP = Box(-1.5, 0.7, -1)
 VARIANT: dict[str, Any] = {"sums": True, "variant_of": "conjugate_gradient"}
+PCG: Any = VARIANT | {"function": "preconditioned_conjugate_gradient"}
 SPECTRAL = ("ridge", "spectrum")
 FIELDS = ("alpha", "r", "prediction")
 SPECTRUM = {"high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)}
@@ -103,30 +104,27 @@ SOLVERS = by_name(
     SolverEntry(
         "jacobi_conjugate_gradient",
         "JCG",
-        "preconditioned_conjugate_gradient",
         blocks={"linear": 5, "softmax": 8},
-        **VARIANT,
+        **PCG,
         fitted={"ridge": RIDGE},
         aliases=("pcg",),
     ),
     SolverEntry(
         "normalised_conjugate_gradient",
         "DCG",
-        "preconditioned_conjugate_gradient",
         kernels="positive",
         options={"preconditioner": "normaliser"},
         states=("alpha", "p", "prediction"),
         blocks={"softmax": 8},
-        **VARIANT,
+        **PCG,
     ),
     SolverEntry(
         "nystrom_conjugate_gradient",
         "NCG",
-        "preconditioned_conjugate_gradient",
         kernels="featured",
         required_inputs=("ridge", "preconditioner"),
         blocks={"linear": 6},
-        **VARIANT,
+        **PCG,
         one_task=True,
     ),
     SolverEntry(

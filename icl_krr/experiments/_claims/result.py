@@ -8,6 +8,8 @@ import numpy as np
 from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, headline, judge, readings
 
 Record = dict[str, Any]
+FIELDS = ("statement", "source", "quote", "truth", "untested", "corrected", "required_inputs")
+"""What a record says of the claim itself."""
 
 
 def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any]) -> Record:
@@ -28,21 +30,13 @@ def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any])
     head = headline(by_seed[seed])
     each = [checks[by_seed[seed].index(head)] for checks in by_seed.values()]
     measured = np.array([check.measured for check in each])
-    together = [
-        over_seeds(dict(zip(by_seed, same, strict=True)))
-        for same in zip(*by_seed.values(), strict=True)
-    ]
+    by_check = zip(*by_seed.values(), strict=True)
+    together = [over_seeds(dict(zip(by_seed, same, strict=True))) for same in by_check]
     expected = claim.expected if config in (claim.config, claim.quick) else ""
     tested = readings(together) or {"as stated here": status in (HOLDS, CORRECTED)}
     return {
         "id": name,
-        "statement": claim.statement,
-        "source": claim.source,
-        "quote": claim.quote,
-        "truth": claim.truth,
-        "untested": claim.untested,
-        "corrected": claim.corrected,
-        "required_inputs": claim.required_inputs,
+        **{field: getattr(claim, field) for field in FIELDS},
         "file": claim.file,
         "settings": named_values(config),
         "status": status,

@@ -15,10 +15,8 @@ MASK = "mask"
 """The one array of booleans."""
 
 
-def read_arrays(
-    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), hint: str = ""
-) -> dict[str, np.ndarray]:
-    """Arrays of a file in float64, a mask in booleans; `hint` says what helps if one is missing."""
+def read_arrays(path: Path, names: Collection[str], more: Collection[str] = ()) -> dict[str, Any]:
+    """Arrays of a file in float64, a mask in booleans."""
     with path.open("rb") as file:
         try:
             # NumPy takes any other file for a pickle
@@ -28,17 +26,17 @@ def read_arrays(
             data = np.load(file, allow_pickle=False)
             if not isinstance(data, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array without a name")
-            arrays = {name: np.asarray(data[name]) for name in (*names, *optional) if name in data}
+            arrays = {name: np.asarray(data[name]) for name in (*names, *more) if name in data}
         except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
             raise ValueError(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
                 f"({one_line(str(error).partition('. ')[0] or type(error).__name__)})"
             ) from None
-    require(path, arrays, names, hint)
+    require(path, arrays, names)
     return {name: converted(f"{path}: {name}", name, value) for name, value in arrays.items()}
 
 
-def require(path: Path, stored: Collection[str], names: tuple[str, ...], hint: str = "") -> None:
+def require(path: Path, stored: Collection[str], names: Collection[str], hint: str = "") -> None:
     """Raise an error unless the file holds all arrays of these names."""
     if missing := [name for name in names if name not in stored]:
         raise ValueError(

@@ -96,6 +96,7 @@ def distractor_functions(one: BenchFamily) -> dict[str, Callable[[Task], jax.Arr
     eta = 1 / one.largest_eigenvalue(kernel)
     times = jnp.arange(0.0, steps + 1)
     same, falling = ridge + 0 * times, ridge * 10 ** (2 * (steps - times) / (steps - 1))
+    flow = eta * (2.0**times - 1)
     rough = paths.laplace(vars(one.kernel("gaussian"))["lengthscale"])
     small = 1 / (one.tasks.num_supports + ridge)
     one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
@@ -114,9 +115,7 @@ def distractor_functions(one: BenchFamily) -> dict[str, Callable[[Task], jax.Arr
         "exact KRR after every layer": lambda t: paths.exact(kernel, t, same, jnp.sign(times)),
         "exact KRR, a falling ridge": lambda t: paths.exact(kernel, t, falling, jnp.sign(times)),
         "a share of exact KRR": lambda t: paths.exact(kernel, t, same, times / steps),
-        "gradient flow, times 1, 2, 4, ...": lambda t: paths.gradient_flow(
-            kernel, t, ridge, eta * (2.0**times - 1)
-        ),
+        "gradient flow, times 1, 2, 4, ...": lambda t: paths.gradient_flow(kernel, t, ridge, flow),
         "gradient descent, Laplace kernel": lambda t: paths.descent(rough, t, ridge, steps, small),
         "mean of gradient descent and conjugate gradient": mixture,
         "conjugate gradient without the first third of the supports": forgetful,
