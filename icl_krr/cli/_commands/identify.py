@@ -50,8 +50,8 @@ class Identify(IdentifyOptions, Source):
     predictions of the model after each layer, then compares model and candidates on new tasks of
     the same family. A file MODEL.npz holds the predictions or the hidden states of a model of any
     library. First, --tasks-of writes to this file the tasks on which the model must predict. All
-    candidates take about ten minutes for one seed of gp-encoder the first time, and half of that
-    when their programs are in the cache of JAX. Standard error says the time that is left."""
+    candidates take about ten minutes for one seed of gp-encoder. Standard error says the time that
+    is left."""
 
     protocol: Literal["distances", "error-profile"] = "distances"
     """What is compared. "distances": the predictions of layers and steps, and their derivatives.
