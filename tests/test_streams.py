@@ -193,7 +193,7 @@ def test_the_nearest_draw_of_a_control_counts(x64, monkeypatch):
     fit = CandidateFit("gradient_descent", "linear", {"ridge": 0.3, "step_size": 0.05}, (1, 2), 0.0)
     of = RoleStreams(*batches(), model, model.states[0], [far, model, far], 1.0)
     spectra = [Spectrum(batch) for batch in batches()]
-    result = stream_controls.compare_candidate(fit, of, spectra, 2)
+    result = stream_controls.comparison(fit, of, spectra, 2)
     for control in ("mixed steps", "untrained model"):
         assert means(result.controls[control]) == pytest.approx(means(result.gaps)), control
     assert result.untrained is model

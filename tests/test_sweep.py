@@ -20,7 +20,7 @@ from icl_krr.experiments._sweep import grid as module
 from icl_krr.experiments._sweep.axis import along, positive
 from icl_krr.experiments._sweep.config import axis_of
 from icl_krr.experiments._sweep.grid import last, run_cell
-from icl_krr.experiments._sweep.trial import against_exact, draw, kernel_of
+from icl_krr.experiments._sweep.trial import beside_exact, draw, kernel_of
 from icl_krr.report import sweep_section, training_section
 from icl_krr.tabular import DepthResult
 
@@ -250,7 +250,7 @@ def test_an_axis_has_all_solvers_that_are_compared_but_two_that_say_which():
 
 @along(positive, values=GRID["ridge"], lines=("chebyshev",), solvers=True)
 def another(line, value, task, config, key):
-    return against_exact(line, kernel_of(config), task, value, config)
+    return beside_exact(line, kernel_of(config), task, value, config)
 
 
 def test_an_axis_of_ones_own_is_a_function_and_a_row(monkeypatch):

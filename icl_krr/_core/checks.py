@@ -304,8 +304,7 @@ def spectrum(value: Any) -> tuple[Any, Any]:
     low, high = value
     positive_scalar("low of spectrum", low)
     positive_scalar("high of spectrum", high)
-    lowest = concrete(low)
-    highest = concrete(high)
+    lowest, highest = map(concrete, (low, high))
     if lowest is not None and highest is not None and lowest > highest:
         raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
     return low, high

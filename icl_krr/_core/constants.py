@@ -93,8 +93,7 @@ class NumpyOrJax:
         def function(*args: Any, **options: Any) -> Any:
             if any_instance(PerStep, args):
                 return _map_steps(lambda *args: getattr(self, name)(*args, **options), args)
-            library = jnp if any_instance(jax.Array, args) else np
-            return getattr(library, name)(*args, **options)
+            return getattr(jnp if any_instance(jax.Array, args) else np, name)(*args, **options)
 
         return function
 

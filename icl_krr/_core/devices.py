@@ -6,6 +6,7 @@ over which the supports of each task are divided, or both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,10 +43,7 @@ class Placement(NamedTuple):
         Args:
             axes: names of the axes.
         """
-        size = 1
-        for axis in axes:
-            size *= self.mesh.shape[axis]
-        return size
+        return math.prod(self.mesh.shape[axis] for axis in axes)
 
 
 def check_mesh(mesh: Any) -> None:

@@ -91,8 +91,7 @@ def from_markdown(text: str) -> list[Lines]:
 
 
 def _cells(line: str) -> list[str]:
-    parts = re.split(r"(?<!\\)\|", line)[1:-1]
-    return [part.strip().replace("\\|", "|") for part in parts]
+    return [part.strip().replace("\\|", "|") for part in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def to_csv(rows: list[dict[str, Any]]) -> bytes:

@@ -75,8 +75,7 @@ def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
 @log_determinant.defjvp
 def _log_determinant_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
-    inverse = solve(A, jnp.eye(len(A), dtype=A.dtype))
-    return log_determinant(A), jnp.sum(inverse * dA)
+    return log_determinant(A), jnp.sum(solve(A, jnp.eye(len(A), dtype=A.dtype)) * dA)
 
 
 def _cholesky(A: jax.Array) -> jax.Array:

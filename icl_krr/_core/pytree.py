@@ -80,8 +80,7 @@ def jit_if_concrete(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        arrays = all(map(_is_array, jax.tree.leaves(args)))
-        return (program if arrays else function)(*args)
+        return (program if all(map(_is_array, jax.tree.leaves(args))) else function)(*args)
 
     return call  # pyright: ignore[reportReturnType]
 

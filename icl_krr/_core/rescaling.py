@@ -49,8 +49,7 @@ def rescaled(scale: jax.Array, function: Callable, homogeneity: Any, y: jax.Arra
 
     @jax.custom_jvp
     def run(scale: jax.Array, y: jax.Array, others: Any) -> Any:
-        results = function(times_power(y, scale, -1), *others)
-        return rescale_results(scale, homogeneity, results)
+        return rescale_results(scale, homogeneity, function(times_power(y, scale, -1), *others))
 
     @partial(run.defjvp, symbolic_zeros=True)
     def run_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:

@@ -45,9 +45,8 @@ def warn_unless_plausible(prediction: R, task: Any) -> R:
 
 def _implausible(prediction: np.ndarray, y: np.ndarray) -> str:
     largest = np.max(np.abs(np.asarray(prediction, float)), initial=0)
-    size = np.fmax.reduce(
-        np.abs(np.asarray(y, float)), axis=None
-    )  # of masked supports, y may be NaN
+    # of masked supports, y may be NaN
+    size = np.fmax.reduce(np.abs(np.asarray(y, float)), axis=None)
     if np.isfinite(largest) and not (size and largest > TOO_LARGE * size):
         return ""
     what = f"up to {largest / size:.2g} times the largest |y|" if largest < np.inf else "not finite"

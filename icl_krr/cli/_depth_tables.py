@@ -25,8 +25,7 @@ def depth_config(
     settings: Construction, preferred: KernelName | None = None, *, centred: bool = False
 ) -> DepthConfig:
     """Use the given kernel, else the preferred kernel, else let leave-one-out choose."""
-    kernel = settings.kernel or preferred
-    return checked(settings, DepthConfig, kernel=kernel, centred=centred)
+    return checked(settings, DepthConfig, kernel=settings.kernel or preferred, centred=centred)
 
 
 def solve(tasks: Tasks, show: _output.Show) -> Results:

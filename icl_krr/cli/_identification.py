@@ -22,7 +22,7 @@ from ..experiments.identify import _trained_model as trained_model
 from ..experiments.identify._trained_model import Findings
 from ..plots import identification_figure
 from ..probes import Identification
-from ..probes._naming.distances import TITLES, Distance, StreamResult
+from ..probes._naming.distances import NAMES, Distance, StreamResult
 from ..probes._naming.identification import total
 from ..probes._naming.layer_predictions import roll_outputs
 from ..tasks import Task
@@ -107,7 +107,7 @@ def summary(of: str, result: Identification, verdict: str = "") -> list[str]:
     return [
         f"{of}: {verdict or result.verdict}",
         *(
-            f"{name}: {', '.join(f'{d.mean:.3g} in {TITLES[space]}' for space, d in one.items())}"
+            f"{name}: {', '.join(f'{d.mean:.3g} in {NAMES[space]}' for space, d in one.items())}"
             for name, one in each.items()
         ),
     ]
@@ -116,7 +116,7 @@ def summary(of: str, result: Identification, verdict: str = "") -> list[str]:
 def printed(result: Identification) -> list[TextTable | str]:
     distances = [
         TextTable.of(
-            f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
+            f"Relative distance at every layer, {NAMES[space]} (95 % interval)",
             trained_model.distance_table(result, space),
         )
         for space in result.best.distances

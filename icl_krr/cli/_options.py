@@ -54,9 +54,7 @@ def words(info: Any) -> Any:
         metavar=metavar if many else one,
         instance_from_str=instance,
         is_instance=lambda value: value is None or isinstance(value, (str, int, float, tuple)),
-        str_from_instance=lambda value: [
-            *map(str, value if isinstance(value, tuple) else (value,))
-        ],
+        str_from_instance=lambda v: [*map(str, v if isinstance(v, tuple) else (v,))],
     )
 
 

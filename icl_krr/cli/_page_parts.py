@@ -222,8 +222,7 @@ DAMAGED = (OSError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text())
-        return dict(record.items())
+        return dict(json.loads(path.read_text()).items())
     except (OSError, AttributeError, ValueError):
         raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None
 

@@ -34,9 +34,8 @@ def parse(argv: list[str]) -> Command:
     output, errors = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
         with redirect_stdout(output), redirect_stderr(errors):
-            return tyro.cli(
-                subcommands(argv), prog=PROG, description=about, args=argv, registry=WORDS
-            )
+            types = subcommands(argv)
+            return tyro.cli(types, prog=PROG, description=about, args=argv, registry=WORDS)
     except SystemExit as stop:
         if not stop.code:  # --help
             recipes = f"\n{recipe_table()}" if argv[:1] == ["train"] else ""

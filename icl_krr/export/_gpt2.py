@@ -111,9 +111,8 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
         positions={"stream": jnp.asarray(positions)},
         final_norm={"stream": Norm(*map(jnp.asarray, weight_and_bias(state, "ln_f")))},
     )
-    spec = Spec(
-        len(inward.weight), causal=True, inclusive=True, tokens="interleaved", aggregator=False
-    )
+    p = len(inward.weight)
+    spec = Spec(p, causal=True, inclusive=True, tokens="interleaved", aggregator=False)
     layout = Layout((Slot("stream", d), Slot("one", 1, kind="data")))
     return Transformer(weights, spec, layout, len(config.scales))
 

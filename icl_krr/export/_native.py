@@ -19,19 +19,9 @@ from .._core import checks, messages
 from .._core.files import NO_CHECKSUM, replace, verify_checksum, with_checksum
 from ..residual import Fixed, Layout, Read, Slot
 from ..tasks import Task
-from ..transformer import (
-    Architecture,
-    Block,
-    Heads,
-    Norm,
-    Spec,
-    Transformer,
-    Unit,
-    Weights,
-    Write,
-    readouts,
-)
+from ..transformer import Architecture, Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 from ..transformer._block import ACTIVATIONS
+from ..transformer._readouts import readouts
 
 FORMAT = 2
 

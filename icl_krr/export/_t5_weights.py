@@ -72,15 +72,12 @@ def check_stock(model: Transformer) -> None:
     weights, spec = model.weights, model.spec
     normed = weights.final_norm or any(b.attention_norm or b.mlp_norm for b in model.blocks)
     kinds = {kind(unit) for block in model.blocks for unit in block.mlp}
+    linear, interleaved = spec.attention == "linear", spec.tokens == "interleaved"
     gated = sorted(kinds - {"linear", "relu", "gelu"})
     refused = {
-        "softmax attention, got linear; build it with attention='softmax'": (
-            spec.attention == "linear"
-        ),
+        "softmax attention, got linear; build it with attention='softmax'": linear,
         "attention in both directions, got causal; draw it with causal=False": spec.causal,
-        "one token per support, got interleaved tokens; draw it with tokens='pairs'": (
-            spec.tokens == "interleaved"
-        ),
+        "one token per support, got interleaved tokens; draw it with tokens='pairs'": interleaved,
         "no LayerNorm, got a model with LayerNorm; draw it with layer_norm=False": normed,
         "no positions, got learned positions; draw it with max_tokens=None": weights.positions,
         "ReLU units, got GELU; draw it with activation='relu'": "gelu" in kinds,
@@ -156,8 +153,7 @@ def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str,
 
 def attention_tensors(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
     """The projections [out, in]; each head has logits <q_i, k_j> - HIDDEN_LOGIT_OFFSET hidden_j."""
-    shape = (sizes["num_heads"], sizes["d_kv"], at.d_model)
-    q, k, v, o = (np.zeros(shape) for _ in range(4))
+    q, k, v, o = (np.zeros((sizes["num_heads"], sizes["d_kv"], at.d_model)) for _ in range(4))
     q[:, -1, at.constant] = 1 / CONSTANT
     k[:, -1, at.hidden] = -HIDDEN_LOGIT_OFFSET
     for h, (query, key, value, out) in enumerate(layer.heads):

@@ -37,11 +37,7 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return finish(figure, axis, title, ticks, heading=", ".join(plot.by))
 
 
-PLACES = {
-    "context": "supports",
-    "position": "supports before the token",
-    "rounding": "condition number",
-}
+PLACES = dict(context="supports", position="supports before the token", rounding="condition number")
 """What varies along an axis of a sweep whose name does not say it."""
 
 

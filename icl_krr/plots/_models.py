@@ -76,16 +76,13 @@ def training_figure(rows: Rows, title: str, target: str = "y") -> Figure:
     With a predictive distribution, it is minus the log density of an output, else an error: against
     `target` ("y", or "exact KRR") on training batches, and against y on validation tasks.
     """
-    density = "nll" in rows[-1]
-    names = {
-        f"training batches, against {target}": "loss",
-        "validation tasks, against y": "validation",
-    }
-    if density:
+    if density := "nll" in rows[-1]:
         names = {"training batches": "loss", "validation tasks": "nll"}
-    baselines = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
-    if density:
         baselines = {"exact": "exact_nll", "one Gaussian": "constant_nll"}
+    else:
+        batches = f"training batches, against {target}"
+        names = {batches: "loss", "validation tasks, against y": "validation"}
+        baselines = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
     steps = [row["step"] for row in rows]
     curves = {label: (steps, [row[name] for row in rows]) for label, name in names.items()}
     return curves_figure(

@@ -63,8 +63,7 @@ def curves_figure(
         for name, mark in zip(dots, cycle(".x+"))
     }
     for axis, (x, curves) in zip(axes, panels.items(), strict=True):
-        scales = {f"{name}scale": "log" for name in log}
-        axis.set(xlabel=x, **scales)
+        axis.set(xlabel=x, **{f"{name}scale": "log" for name in log})
         whole = [draw(axis, name, curve, styles[name]) for name, curve in curves.items()]
         for (name, height), dashes in zip(lines.items(), cycle(("--", "-."))):
             color, style = STYLES.get(name, ("black", dashes))

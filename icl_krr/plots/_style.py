@@ -81,13 +81,9 @@ def legend(figure: Figure, *axes: Axes, heading: str = "", ncols: int = 3) -> No
 
 def images(name: str, figure: Figure) -> dict[str, bytes]:
     """A figure as PNG and as SVG with text elements, {file name: content}."""
-    return {f"{name}.png": png(figure), f"{name}.svg": svg(figure, name)}
-
-
-def png(figure: Figure) -> bytes:
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    png = BytesIO()
+    figure.savefig(png, format="png", dpi=150)
+    return {f"{name}.png": png.getvalue(), f"{name}.svg": svg(figure, name)}
 
 
 def svg(figure: Figure, name: str) -> bytes:

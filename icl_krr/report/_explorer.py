@@ -141,9 +141,7 @@ GAPS = {
 
 def predictions(explored: Explored) -> Chart:
     task = explored.task
-    angle, query_angle = (
-        np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query))
-    )
+    angle, places = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
     y, truth = np.asarray(task.y, float), np.asarray(task.y_query, float)
     lines = {
         "exact KRR": Line(_chart.GREEN, width=5),
@@ -159,18 +157,17 @@ def predictions(explored: Explored) -> Chart:
     reach = round(1.15 * float(np.max(np.abs([*y, *truth]))), 2)
     points = [
         {"query": i, "angle": round(float(a), 4), "true function": round(float(f), 4)}
-        for i, (a, f) in enumerate(zip(query_angle, truth, strict=True))
+        for i, (a, f) in enumerate(zip(places, truth, strict=True))
     ]
     support_points = [
         {"angle": round(float(a), 4), "y of the support": round(float(f), 4)}
         for a, f in zip(angle, y, strict=True)
     ]
+    tooltips = [tooltip(f"{name}:Q") for name in support_points[0]]
     supports = (
         alt.Chart(alt.Data(values=support_points))
         .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
-        .encode(
-            y="y of the support:Q", tooltip=[tooltip(f"{name}:Q") for name in support_points[0]]
-        )
+        .encode(y="y of the support:Q", tooltip=tooltips)
     )
     return curves(
         "Predictions",

@@ -38,7 +38,7 @@ class Section(NamedTuple):
 
 
 POLICY = (
-    "default-src 'none'; script-src '{script}'; style-src 'unsafe-inline'; img-src data:; "
+    "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
 """Only the script of the page runs, and nothing is loaded from elsewhere."""
@@ -61,9 +61,7 @@ def render(title: str, words: str, sections: Sequence[Section], missing: str = "
         sections=sections,
         missing=missing,
         script=script,
-        policy=POLICY.format(
-            script=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
-        ),
+        policy=POLICY.format(digest=b64encode(sha256(script.encode()).digest()).decode()),
     )
     return page.encode()
 

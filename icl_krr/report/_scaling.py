@@ -29,9 +29,7 @@ WORDS = (
 
 def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance: str) -> Section:
     """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
-    facts = ", ".join(
-        f"{name} {value:g}" for name, value in zip(scaling.TASK_SETTINGS, key, strict=True)
-    )
+    facts = ", ".join(f"{name} {v:g}" for name, v in zip(scaling.TASK_SETTINGS, key, strict=True))
     solvers = {name.replace("_", " "): solver_curves.excess(name) for name in solver_curves.squares}
     styles = product(("1 0", "5 1"), PALETTE)
     lines = {name: Line(color, dash) for name, (dash, color) in zip(solvers, styles, strict=False)}
@@ -62,12 +60,10 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
         if len({one["x"] for one in points}) > 1:
             charts.append(chart(axis, points, lines_of_chart))
         else:
-            each = [f"{one['line']}: excess {one['value']:.3g}" for one in points]
-            at = (
-                f"all have {axis} {points[0]['x']:g} ({', '.join(each)})"
-                if points
-                else "none has an excess"
-            )
+            at = "none has an excess"
+            if points:
+                each = [f"{one['line']}: excess {one['value']:.3g}" for one in points]
+                at = f"all have {axis} {points[0]['x']:g} ({', '.join(each)})"
             words.append(f"There is no chart against {axis}: of the models to compare, {at}.")
     board = Board(
         tuple(charts),
@@ -101,11 +97,8 @@ def table(models: Rows, key: tuple, solver_curves: Curves) -> BoardTable:
         sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
         numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
         numbers[1] += "" if row["converged"] else ", still falling"
-        same = (
-            scaling.equivalents(solver_curves, row).values()
-            if scaling.task_settings(row) == key
-            else ()
-        )
+        comparable = scaling.task_settings(row) == key
+        same = scaling.equivalents(solver_curves, row).values() if comparable else ()
         steps = [scaling.format_steps(one) for one in same] or ["-"] * len(solver_curves.squares)
         lines.append([row["model"], *sizes, *numbers, *steps])
     caption = "Excess errors of trained models, and steps of solvers with the same excess"

@@ -94,8 +94,7 @@ def solve(
 ) -> Answer:
     result = _depth.run(division.task, config, progress, chosen)
     progress("the standard deviations")
-    gaussian_process = process_of(division, result.kernel, chosen.ridge, amplitude)
-    return Answer(division, result, gaussian_process)
+    return Answer(division, result, process_of(division, result.kernel, chosen.ridge, amplitude))
 
 
 def needs_float64(answer: Answer, config: DepthConfig) -> str:
@@ -125,7 +124,7 @@ def process_of(division: Division, kernel: Kernel, ridge: float, amplitude: Any 
         amplitude = amplitude / unit / unit
     gaussian_process = process(kernel, division.task, ridge, amplitude)
     if division.filled is not None and gaussian_process.ok:
-        gaussian_process = with_drawn_features(gaussian_process, kernel, division, ridge)
+        gaussian_process = with_drawn_cells(gaussian_process, kernel, division, ridge)
     return gaussian_process.times(unit)._replace(mean=division.scaling.undo(gaussian_process.mean))
 
 
@@ -133,9 +132,7 @@ DRAWS, MOST_QUERIES = 32, 4096
 """Supports from which missing features are drawn, and queries of one regression."""
 
 
-def with_drawn_features(
-    process: Process, kernel: Kernel, division: Division, ridge: float
-) -> Process:
+def with_drawn_cells(process: Process, kernel: Kernel, division: Division, ridge: float) -> Process:
     r"""The process with standard deviations that know that a feature was missing and filled.
 
     With D random supports, the predictions $f_d$ and deviations $s_d$ are those of the query whose
@@ -150,13 +147,11 @@ def with_drawn_features(
     draws = np.random.default_rng(0).permutation(len(x))[:DRAWS]
     points = np.where(filled[rows], x[draws, None], x_query[rows]).reshape(-1, x.shape[1])
     drawn = [
-        exactly(kernel, (x, y, points[i : i + MOST_QUERIES]), ridge, process.amplitude)
+        exactly(kernel, (x, y, points[i : i + MOST_QUERIES]), ridge, process.amplitude)[:2]
         for i in range(0, len(points), MOST_QUERIES)
     ]
-    mean, std = (
-        np.concatenate([getattr(one, name) for one in drawn]).reshape(len(draws), -1)
-        for name in ("mean", "std")
-    )
+    pairs = zip(*drawn, strict=True)
+    mean, std = (np.concatenate(parts).reshape(len(draws), -1) for parts in pairs)
     wider = process.std.copy()
     wider[rows] = np.sqrt(np.mean(std**2 + (mean - process.mean[rows]) ** 2, axis=0))
     return process._replace(std=wider)
@@ -169,11 +164,8 @@ def predictions(division: Division, result: DepthResult, process: Process) -> li
     exact, std = scaling.undo(result.predictions["exact"]), process.std
     known = scaling.undo(y), scaling.undo(result.predictions["transformer"]), exact, std
     columns = (*known, exact - WIDTH * std, exact + WIDTH * std)
-    filled = division.filled_columns or ("",) * len(rows)
-    lines = zip(filled, rows, *columns, strict=True)
-    return [
-        Prediction(int(row), *map(float, values), filled=names) for names, row, *values in lines
-    ]
+    lines = zip(division.filled_columns or ("",) * len(rows), rows, *columns, strict=True)
+    return [Prediction(int(row), *map(float, cells), filled=names) for names, row, *cells in lines]
 
 
 def errors(division: Division, result: DepthResult) -> dict[str, float]:

@@ -178,7 +178,7 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
     if config.set_bandwidths:
         return Kernels(kernel, kernel, errors)
     best = _model_selection.choose_kernel(
-        family, task, config.ridge, progress=progress, centred=config.centred
+        family, task, config.ridge, None, progress, config.centred
     )
     return Kernels(best.kernel, kernel, errors)
 

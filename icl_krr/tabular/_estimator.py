@@ -183,7 +183,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         few, many = STEPS if config.steps is None else (config.steps, config.steps)
         self._double = False
         self._build(config, kernel, few)
-        if not self._precise(steps_given=few == many):
+        if not self._precise(fixed=few == many):
             self._double = True
             self._build(config, kernel, many)
         if self.status_ is not None and not self.status_.ok:
@@ -233,12 +233,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """The scope of the transformer: float64 if float32 is not enough."""
         return jax.enable_x64(True) if self._double else nullcontext()
 
-    def _precise(self, steps_given: bool) -> bool:
+    def _precise(self, fixed: bool) -> bool:
         """Whether errors are small beside y and the noise, or due to the given number of steps."""
         status = self.status_
-        if status is None or (
-            steps_given and status.falling and status.condition_times_eps <= TOLERANCE
-        ):
+        if status is None or (fixed and status.falling and status.condition_times_eps <= TOLERANCE):
             return True
         error = float(status.error) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))

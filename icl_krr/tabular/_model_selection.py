@@ -18,14 +18,8 @@ import numpy as np
 
 from .. import Kernel, Task
 from ..tasks._task import support_mask
-from ._held_out import (
-    Regression,
-    leave_one_out_errors,
-    refuse_one_row,
-    smoothing_loss,
-    squared,
-    unknown,
-)
+from . import _held_out
+from ._held_out import Regression, leave_one_out_errors, refuse_one_row, squared, unknown
 
 
 class LogGrid(NamedTuple):
@@ -141,7 +135,7 @@ def choose_smoother(
     """The kernel of the given bandwidth, or of that with the least error of Nadaraya-Watson."""
 
     def losses(kernel: Kernel, few: Task) -> np.ndarray:
-        return np.asarray(smoothing_loss(kernel, few))[None]
+        return np.asarray(_held_out.smoothing_loss(kernel, few))[None]
 
     return choose(family, task, bandwidth, FIXED, losses, "Nadaraya-Watson", progress)
 
@@ -176,8 +170,7 @@ def choose(
     outer, tried = FIXED if fixed else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
         free = {str(family.bandwidth): not fixed, "ridge": inner is not FIXED}
-        names = [name for name, is_free in free.items() if is_free]
-        few = subsample(task, method, *names)
+        few = subsample(task, method, *[name for name, is_free in free.items() if is_free])
         grid = [bandwidth] if fixed else outer.values(typical_bandwidth(family, few)).tolist()
 
         def at(step: int) -> np.ndarray:

@@ -87,8 +87,7 @@ def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = 
     x, y = x[keep], y[keep]
     unit = np.ldexp(1.0, np.frexp(np.max(np.abs(y), axis=0))[1])
     within = None if amplitude is None else np.broadcast_to(amplitude / unit / unit, y.shape[1:])
-    scaled_process = computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype)
-    return scaled_process.times(unit)
+    return computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype).times(unit)
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -203,5 +203,4 @@ def slopes(kernel: Kernel, task: Task, ridge: float) -> jax.Array:
     gram, _, y = system(kernel, task)
     alpha = linalg.solve(gram + ridge * jnp.eye(len(y), dtype=y.dtype), y)
     slope = jax.jacobian(lambda x: matmul(kernel(x[None], task.x), alpha)[0])
-    at = jax.lax.map(slope, task.x, batch_size=64)
-    return jnp.sum(at**2, axis=(0, 1))
+    return jnp.sum(jax.lax.map(slope, task.x, batch_size=64) ** 2, axis=(0, 1))

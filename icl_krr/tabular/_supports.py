@@ -48,8 +48,7 @@ class Supports(NamedTuple):
         scaling = Scaling.of(y, weight, centred)
         x, y = x - origin, scaling.apply(y)
         if weight is not None:
-            power = 1.0 if smooths else 0.5
-            x = np.column_stack([x, power * np.log(weight)])
+            x = np.column_stack([x, (1.0 if smooths else 0.5) * np.log(weight)])
             y = y if smooths else (np.sqrt(weight) * y.T).T
         return cls(x, y, origin, scaling, weight is not None)
 

@@ -171,8 +171,7 @@ class LinearRegression(_samplers.InOneProgram):
         if self.sparsity is not None:
             places = jax.random.permutation(jax.random.fold_in(weights, 0), p) < self.sparsity
             w = jnp.where(places[:, None], w, 0)
-        f = matmul(x, w) / jnp.sqrt(self.sparsity or p)
-        return _samplers.observe(error, x, f, self)
+        return _samplers.observe(error, x, matmul(x, w) / jnp.sqrt(self.sparsity or p), self)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
         """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.

@@ -112,9 +112,8 @@ def read_table(
     cells, target = read_cells(path), target.strip()
     if target not in cells.columns:
         raise ValueError(
-            f"target must be a column of {path} ({one_line(', '.join(cells.columns))}), "
-            f"got {short_repr(target)}"
-            f"{separator(cells.columns) or suggestion(target, cells.columns)}"
+            f"target must be a column of {path} ({one_line(', '.join(cells.columns))}), got "
+            f"{short_repr(target)}{separator(cells.columns) or suggestion(target, cells.columns)}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:
@@ -207,8 +206,7 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
         faults.append(f"expected only columns of the table, got {listed}; remove them")
     refuse(cells.path, faults)
     cells, dropped = _drop_incomplete_rows(cells, names if missing == DROP else [])
-    texts = present(cells.columns.get(table.target, ()))
-    targets = [Column(table.target)] if texts else []
+    targets = [Column(table.target)] if present(cells.columns.get(table.target, ())) else []
     refuse(cells.path, cell_faults(cells, {c.name: c.rule for c in (*columns, *targets)}, missing))
     y = targets[0].numbers(cells)[:, 0] if targets else None
     if y is not None and np.isnan(y).any():

@@ -16,8 +16,7 @@ from ._settings import LIKELIHOOD, Training
 
 def draw(key: jax.Array, family: Sampler, size: int) -> Task:
     """Draw `size` tasks with all supports and features."""
-    keys = jax.random.split(key, size)
-    return sample_batch(keys, family)
+    return sample_batch(jax.random.split(key, size), family)
 
 
 def draw_observed(keys: jax.Array, family: Sampler, active: Any = None) -> Task:

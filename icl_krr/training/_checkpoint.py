@@ -43,8 +43,7 @@ def describe(value: Any, name: str = "") -> Config:
         return {key: entry for part in parts for key, entry in part.items()}
     if hasattr(value, "dtype"):
         array = np.asarray(value)
-        numbers = array.tolist() if array.size <= 16 else checksum(array)
-        return {name: numbers}
+        return {name: array.tolist() if array.size <= 16 else checksum(array)}
     return {name: value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)}
 
 

@@ -230,5 +230,4 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
             f"of a pair shows its y, got causal={model.spec.causal}, "
             f"tokens={model.spec.tokens!r}; use loss='queries'"
         )
-    run = predict if s.loss == "queries" else predict_along
-    jax.eval_shape(run, model, task)
+    jax.eval_shape(predict if s.loss == "queries" else predict_along, model, task)

@@ -54,8 +54,7 @@ def attend(
         mixed, log_total = blockwise_softmax(q, k, v, key_mask, order)
     if order.mask == "own":
         logits = diagonal_logits(q, all_k, key_mask, -jnp.inf)
-        self_weight = jax.nn.sigmoid(logits - log_total[:, None])
-        return mixed + self_weight * (all_v - mixed)
+        return mixed + jax.nn.sigmoid(logits - log_total[:, None]) * (all_v - mixed)
     return mixed
 
 

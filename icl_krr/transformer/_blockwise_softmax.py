@@ -118,11 +118,9 @@ def sums_of_tiles(
         q, shift, last = taken
 
         def add(sums: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-            weights = weights_of(q, last, shift, keys, order)
-            return sums + matmul(keys.v.T, weights), None
+            return sums + matmul(keys.v.T, weights_of(q, last, shift, keys, order)), None
 
-        start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
-        return jax.lax.scan(add, start, keys)[0].T
+        return jax.lax.scan(add, jnp.zeros((keys.v.shape[-1], len(q)), q.dtype), keys)[0].T
 
     sums = jax.lax.map(query_block, all_into_tiles(q, shift, last))
     return from_tiles(sums, len(q)), shift
@@ -154,8 +152,7 @@ def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Ar
                 masked = jnp.where(mask, logits(q, keys), -jnp.inf)
                 return jnp.maximum(most, jnp.max(masked, axis=0)), None
 
-            start = jnp.full(len(q), dtype.min)
-            return jax.lax.scan(compare, start, keys._replace(k=k))[0]
+            return jax.lax.scan(compare, jnp.full(len(q), dtype.min), keys._replace(k=k))[0]
 
         return from_tiles(jax.lax.map(query_block, all_into_tiles(q, last)), tokens)
 

@@ -80,8 +80,7 @@ def step_cost(model: _weights.Transformer, task: Task, place: Placement | None =
         flops += sum(flops_of_heads(h, model, tokens, keys, j in constant) for j, h in each)
         if model.spec.attention == "softmax":
             formed = [h for j, h in enumerate(block.attention) if j not in constant]
-            heads = sum(h.heads for h in formed if not is_mean(h, model.spec))
-            entries += tokens * keys * heads
+            entries += tokens * keys * sum(h.heads for h in formed if not is_mean(h, model.spec))
         flops += sum(rows.get(unit.to, tokens) * flops_of_unit(unit) for unit in block.mlp)
         stream += numbers(block, constant, tokens, rows)
         stream += tokens * keys * sum(block.attention[j].heads for j in constant)

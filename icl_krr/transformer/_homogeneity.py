@@ -80,8 +80,7 @@ def result_degrees(model: Transformer, request: Request) -> Any:
     reads = {"prediction": model.weights.readout, **(model.weights.readouts if every else {})}
     readouts = {name: degree(read, degrees) or 0 for name, read in reads.items()}
     slots = {name: {**degrees, **readouts}.get(name, 0) for name in request.names}
-    points = 0 if request.keep else 1
-    return readouts if every else readouts["prediction"], (slots, points)
+    return readouts if every else readouts["prediction"], (slots, 0 if request.keep else 1)
 
 
 def task_scale(task: Task, axes: Axes) -> jax.Array:
@@ -115,8 +114,7 @@ def unit_degree(unit: Unit, degrees: Degrees) -> int | None:
     gate = degree(unit.gate, degrees)
     if unit.activation in ("reciprocal", "inverse"):
         return product(up, None if gate is None else -gate)
-    linear = unit.activation in ("identity", "relu")
-    return product(up, gate if linear else only_zero(gate))
+    return product(up, gate if unit.activation in ("identity", "relu") else only_zero(gate))
 
 
 def degree(read: Read, degrees: Degrees) -> int | None:

@@ -116,8 +116,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     keys = dict(zip(NAMES, jax.vmap(step_keys, in_axes=(0, None))(name_keys, steps), strict=True))
 
     def normal(name: str, rows: int, columns: int, scale: float = 1.0, step: Any = 0) -> jax.Array:
-        drawn = jax.random.normal(keys[name][step], (rows, columns), dtype)
-        return scale * rows**-0.5 * drawn
+        return scale * rows**-0.5 * jax.random.normal(keys[name][step], (rows, columns), dtype)
 
     def affine(make: Callable, name: str, columns: int) -> Read:
         bias = jnp.zeros((1, columns), dtype)
@@ -141,8 +140,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         bias = Unit(Read({"one": jnp.zeros((1, d), dtype)}, d))
         return Block((heads,), (mlp, bias), norm(), norm())
 
-    widths = (a.num_features, a.num_outputs, 1, 1, 1)
-    pairs = zip(DATA, widths, strict=True)
+    pairs = zip(DATA, (a.num_features, a.num_outputs, 1, 1, 1), strict=True)
     embedding = {name: normal(f"embed.{name}", width, d) for name, width in pairs}
     zero = affine(lambda _, *shape: jnp.zeros(shape, dtype), "log_variance", a.num_outputs)
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}

@@ -109,8 +109,7 @@ def as_distribution(read: dict[str, Array], model: Transformer, task: Task) -> P
     def by_output(value: Array, of_outputs: bool = False) -> Array:
         """Move the Gaussians of a readout to the last axis, and its outputs before them."""
         if not separate:
-            tokens = len(value)
-            value = value.reshape(tokens, -1, outputs) if of_outputs else value[..., None]
+            value = value.reshape(len(value), -1, outputs) if of_outputs else value[..., None]
         value = jnp.swapaxes(value, 1, 2)
         return value[:, 0] if task.y.ndim == 1 else value
 

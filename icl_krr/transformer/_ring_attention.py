@@ -62,8 +62,7 @@ def forward_ring(q, k, v, key_mask, number, last, order, axes):
         return (sums, most, passed), None
 
     start = jnp.zeros((len(q), v.shape[1] + 1), q.dtype), jnp.full(len(q), jnp.finfo(q.dtype).min)
-    rounds = jax.lax.axis_size(axes)
-    (sums, shift, _), _ = jax.lax.scan(round, (*start, keys), length=rounds)
+    (sums, shift, _), _ = jax.lax.scan(round, (*start, keys), length=jax.lax.axis_size(axes))
     return _blockwise_softmax.quotients(sums, shift, size)
 
 
@@ -86,8 +85,7 @@ def backward_ring(order, axes, residuals, cotangents):
         return (d_q + new_d_q, *devices.ppermute((keys, sums), axes, ring=True)), None
 
     start = (jnp.zeros_like(q), (k, v, key_mask, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
-    rounds = jax.lax.axis_size(axes)
-    (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=rounds)
+    (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=jax.lax.axis_size(axes))
     return d_q, d_k, d_v, None, None, None
 
 

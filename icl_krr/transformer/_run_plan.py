@@ -186,9 +186,8 @@ def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
         )
     if not jnp.can_cast(task.x.dtype, model.dtype):
         raise TypeError(
-            f"dtype of task must not be wider than the model's {model.dtype} weights, "
-            f"got {task.x.dtype}; "
-            f"build the model with dtype={task.x.dtype}"
+            f"dtype of task must not be wider than the model's {model.dtype} weights, got "
+            f"{task.x.dtype}; build the model with dtype={task.x.dtype}"
         )
 
 

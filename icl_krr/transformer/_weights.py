@@ -14,18 +14,7 @@ from flax import serialization, struct
 from .._core import checks
 from .._core.readable import readable
 from ..residual import Layout, Read
-from ._parts import (
-    Block as Block,
-    Heads as Heads,
-    Norm as Norm,
-    Spec as Spec,
-    Unit as Unit,
-    Write as Write,
-    expressions as expressions,
-    width as width,
-    widths as widths,
-    with_patterns as with_patterns,
-)
+from ._parts import Block, Heads, Norm, Spec, Unit, Write, expressions, width, widths, with_patterns  # noqa: F401
 
 
 @readable

@@ -88,16 +88,14 @@ class Identify(IdentifyOptions, Source):
         return self.out or Path(f"icl-krr-identify-{Path(self.model).stem}")
 
     def refuse_options_without_effect(self) -> None:
-        of_arrays = ["kernels", "candidates", "steps"]
-        of_tasks = ["tasks", "num_queries"]
-        of_run = ["probe_tasks", "shift", "positions"]
+        of_run = ["probe_tasks", "shift", "positions", "seeds", "protocol"]
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
-            unused = [*of_arrays, *of_run, "seeds", "protocol", "solver", "out", "json", "long"]
+            unused = [*of_run, "kernels", "candidates", "steps", "solver", "out", "json", "long"]
             refuse_unused(self, unused, "with --tasks-of")
         elif self.is_file:
-            refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
+            refuse_unused(self, [*of_run, "tasks", "num_queries"], "for a file")
         if self.protocol == "error-profile":
             unused = ["candidates", "positions", "shift", "long"]
             refuse_unused(self, unused, "with --protocol error-profile")
@@ -224,19 +222,15 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
         "filter": partial(filter_figure, findings, title),
     }
     if settings.positions:
-        record["positions"] = [
-            {"num_supports": count, "kernel": repr(one.kernel), "ridge": one.ridge}
-            | tables.findings_record(one)
-            for count, one in positions.items()
-        ]
+        record["positions"] = []
+        for count, one in positions.items():
+            facts = {"num_supports": count, "kernel": repr(one.kernel), "ridge": one.ridge}
+            record["positions"].append(facts | tables.findings_record(one))
+            words.append(f"after {count} supports: {one.identification.statement}")
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
         heading = "error, verdict, nearest candidate and nearest baseline after some supports"
         blocks.append(TextTable.of(f"{settings.model}: {heading}", table))
-        words += [
-            f"after {count} supports: {one.identification.statement}"
-            for count, one in positions.items()
-        ]
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
         files |= tables.distance_files(streams, title, "streams-")

@@ -138,8 +138,7 @@ def short_table(results: list[Record], chosen: dict[str, Claim]) -> TextTable:
         for result in results
     ]
     sources = ["source", "required inputs"] if wide else []
-    header = ["claim", "verdict", "measured", "bound", *sources]
-    return TextTable("Claims", header, [lines])
+    return TextTable("Claims", ["claim", "verdict", "measured", "bound", *sources], [lines])
 
 
 def long_table(results: list[Record]) -> TextTable:

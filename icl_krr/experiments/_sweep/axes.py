@@ -21,7 +21,7 @@ from .._shared.spectra import METRIC, sketch, with_metric
 from . import axis
 from .axis import along, support
 from .settings import NOISE, SweepSettings
-from .trial import Trial, against_exact, kernel_of, solve
+from .trial import Trial, beside_exact, kernel_of, solve
 
 
 @along(axis.step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
@@ -92,7 +92,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 )
 def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Every solver is compared with exact KRR of the same ridge."""
-    return against_exact(line, kernel_of(config), task, value, config)
+    return beside_exact(line, kernel_of(config), task, value, config)
 
 
 @along(
@@ -103,14 +103,14 @@ def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 )
 def temperature(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Every solver is compared with exact KRR on the same kernel."""
-    return against_exact(line, kernel_of(config, value), task, config.ridge, config)
+    return beside_exact(line, kernel_of(config, value), task, config.ridge, config)
 
 
 @along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
 def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The number of supports that are not masked."""
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
-    return against_exact(line, kernel_of(config), prefix, config.ridge, config)
+    return beside_exact(line, kernel_of(config), prefix, config.ridge, config)
 
 
 RANDOM = {

@@ -95,7 +95,6 @@ def floating(value: Any, config: Any) -> None:
 
 def relu_width(value: Any, config: Any) -> None:
     checks.even("values", value)
-    checks.count("values", value)
 
 
 def step(value: Any, config: Any) -> None:

@@ -19,13 +19,11 @@ class SweepConfig(SweepSettings):
 
     def __post_init__(self):
         axis = axis_of(self.axis)
-        for name in ("steps", "seeds"):
+        for name in ("steps", "seeds", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         check_temperature("temperature", self.temperature)
         checks.count("seed", self.seed, minimum=0)
         checks.instance("values", self.values, (tuple, list), "a tuple")
-        for name in ("num_supports", "num_queries"):
-            checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         set_field("kernel", kernel_for(self.axis, self.kernel))
         if self.num_features is None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import Task, run_with_cache, solvers, theory
 from ..._core.devices import shard_over_tasks
+from ..._core.rounding import cast
 from ...catalogue import SOLVERS
 from ...training._reference import average
 from .._shared.rows import Rows, tidy
@@ -95,13 +96,11 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     _, cache = run_with_cache(model, task, names=names, hooks=trial.hooks)
     path = cache["prediction"].astype(exact.dtype)
     steps = len(path)
-    missing = jnp.full(steps, jnp.nan)
-    error = missing
+    error = missing = jnp.full(steps, jnp.nan)
     if trial.alpha is not None and trial.A is not None:
         size = theory.energy_norm(trial.A, trial.alpha)
         error = theory.energy_norm(trial.A, cache["alpha"] - trial.alpha[None]) / size
     first = len(model.weights.prologue)
-    baseline_predictions = baselines(trial)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
         "gap": or_infinite(jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact)),
@@ -116,7 +115,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         },
         **{
             f"{name} gap": jnp.full(steps, jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
-            for name, f in baseline_predictions.items()
+            for name, f in baselines(trial).items()
         },
     }
 
@@ -129,10 +128,7 @@ def or_infinite(error: jax.Array) -> jax.Array:
 def baselines(trial: Trial) -> dict[str, jax.Array]:
     """The predictions of the baselines [q], on the inputs of the model in the dtype of `exact`."""
     exact = trial.exact
-    task: Task = jax.tree.map(
-        lambda leaf: leaf.astype(exact.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        trial.task,
-    )
+    task: Task = cast(trial.task, exact.dtype)
     smooth = jnp.full_like(exact, jnp.nan)
     if trial.smoother is not None:
         smooth = solvers.nadaraya_watson(trial.smoother, task).prediction

@@ -71,9 +71,7 @@ def steps_of(config: SweepSettings, line: str) -> int:
     return config.num_supports if entry is not None and entry.sequential else config.steps
 
 
-def against_exact(
-    line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepSettings
-) -> Trial:
+def beside_exact(line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepSettings) -> Trial:
     """A solver or a Nadaraya-Watson head, compared with exact KRR on the same kernel."""
     exact = solvers.exact(kernel, task, ridge=ridge).prediction
     iterates = SOLVERS[line].iterates

@@ -86,30 +86,28 @@ def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | 
     return in_dtype_of_tasks(init(jax.random.fold_in(key, 1), model.spec), tasks)
 
 
-def read_by_probe(model: Transformer, probing: Task) -> Callable[[Task], jax.Array]:
+def read_by_probe(model: Transformer, probing: Task, targets: Any = None) -> Callable:
     """A probe's predictions [L + 1, q]. After the last layer, a random model has one of its own."""
-    probe = fit_probe(model, probing)
+    probe = fit_probe(model, probing, targets)
     return lambda task: probe(probes.streams(model, task))[..., 0]
 
 
-def controls(
-    model: Transformer, fitted: Task, scored: Task, family: Sampler, key: jax.Array
-) -> Rows:
+def controls(model: Transformer, data: Task, scored: Task, family: Sampler, key: jax.Array) -> Rows:
     """Errors of the model's own readout and of three controls after every layer.
 
     A low error of a probe is evidence about the model only if its controls have larger errors. The
     controls are probes fitted to shuffled outputs, probes of an untrained model, and probes that
     are fitted to tasks of another family.
     """
-    order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
-    others = draw_tasks(jax.random.fold_in(key, 2), len(fitted.x), other_family(family))
+    order = jax.random.permutation(jax.random.fold_in(key, 0), len(data.y_query))
+    others = draw_tasks(jax.random.fold_in(key, 2), len(data.x), other_family(family))
     errors = {
         "lens": mean_squares(partial(probes.layerwise, model), scored),
-        "shuffled": _probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
-        "other family": _probe_errors(model, fit_probe(model, others), scored),
+        "shuffled": mean_squares(read_by_probe(model, data, data.y_query[order]), scored),
+        "other family": mean_squares(read_by_probe(model, others), scored),
     }
-    if (random := untrained(model, fitted, key)) is not None:
-        errors["untrained"] = _probe_errors(random, fit_probe(random, fitted), scored)
+    if (random := untrained(model, data, key)) is not None:
+        errors["untrained"] = mean_squares(read_by_probe(random, data), scored)
     return [dict(zip(errors, values, strict=True)) for values in np.stack([*errors.values()], 1)]
 
 
@@ -124,11 +122,6 @@ def other_family(family: Sampler) -> Sampler:
     if inputs == "sphere":
         return GaussianProcess(Linear(), **sizes)
     return LinearRegression(**sizes)
-
-
-def _probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
-    """Mean squared errors of the probe after every layer, including the last."""
-    return mean_squares(lambda task: probe(probes.streams(model, task))[..., 0], scored)
 
 
 def mean_squares(layer_predictions: Any, scored: Task) -> np.ndarray:

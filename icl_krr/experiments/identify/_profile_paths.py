@@ -121,8 +121,7 @@ def sizes(targets: Targets) -> Float[Array, "2 b"]:
 
 def logarithms(squared: Any, size: Any, xp: Any = jnp) -> Any:
     """The curves [2, ..., T] in log10 from mean squares [2, ..., T] and mean sizes [2, ...]."""
-    over = xp.maximum(squared / size[..., None], FLOOR**2)
-    error, gap = xp.log10(over)
+    error, gap = xp.log10(xp.maximum(squared / size[..., None], FLOOR**2))
     return xp.stack([error + xp.log10(size[0])[..., None], gap / 2])
 
 
@@ -157,15 +156,11 @@ def curves(name: str, kernel: str, logs: Any, data: Errors, steps: int) -> jax.A
     return logarithms(mean_squares, jnp.mean(sizes(data.targets), axis=-1))
 
 
-def _all_curves(path: jax.Array, data: Errors) -> jax.Array:
-    return path
-
-
 def differences(path: jax.Array, data: Errors, at: Any) -> jax.Array:
     return path[data.measure][at] - data.curve
 
 
-ERRORS = Space(curves, _all_curves, differences, rounds=3, enough=1e-4, row=row_of)
+ERRORS = Space(curves, lambda path, data: path, differences, rounds=3, enough=1e-4, row=row_of)
 """Errors as a space: one search of the curves serves all models, so it is no search of costs."""
 
 

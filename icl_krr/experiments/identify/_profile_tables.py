@@ -125,6 +125,5 @@ def printed(name: str, findings_of_seeds: Sequence[ProfileFindings]) -> list[Tex
         f"nearest solver with each of {len(findings_of_seeds)} seeds: "
         + "; ".join(f"{words}: {', '.join(findings)}" for words, findings in names.items()),
         "A name is the nearest one, also for a model that runs no solver, and a linear probe can "
-        "hide the solver that runs (icl-krr verify C48). Compare with "
-        f"icl-krr identify {name}.",
+        f"hide the solver that runs (icl-krr verify C48). Compare with icl-krr identify {name}.",
     ]

@@ -186,8 +186,7 @@ def _intervention_hooks(
             other = (captured[where.step] if inside else captured).reshape(flat.shape)
         low, high = code.channels
         among = (jnp.arange(flat.shape[1]) >= low) & (jnp.arange(flat.shape[1]) < high)
-        in_step = (code.step < 0) | (code.step == where.step)
-        hit = code.hits[number] & in_step
+        hit = code.hits[number] & ((code.step < 0) | (code.step == where.step))
         return jnp.where(hit & among[None] & here, other, flat).reshape(value.shape)
 
     return tuple((f"blocks.*.{point}", partial(act, point)) for point in point_names(ids))

@@ -155,15 +155,13 @@ class FitProblem(NamedTuple):
         """The first points of a Halton sequence in the unit cube of the parameters."""
         return qmc.Halton(len(self.parameters), scramble=False).random(count)
 
-    def search(
-        self, points: np.ndarray, fixed_logs: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, points: np.ndarray, fixed: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Log parameters at points of the unit cube, and the costs of the steps there.
 
         Searches with several times `BLOCK` points run the same compiled program.
         """
         parts = [
-            search(*self[:4], points[i], None if fixed_logs is None else fixed_logs[i], self.data)
+            search(*self[:4], points[i], None if fixed is None else fixed[i], self.data)
             for i in np.split(np.arange(len(points)), range(BLOCK, len(points), BLOCK))
         ]
         logs, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -321,14 +319,13 @@ def fit_candidate(
     if initial is None:
         logs, costs = problem.search(problem.halton(points))
     else:
-        logs, costs = (
-            initial.logs[None],
-            problem.residuals(initial.logs, np.array(initial.alignment))[2][None],
-        )
+        logs = initial.logs[None]
+        costs = problem.residuals(initial.logs, np.array(initial.alignment))[2][None]
     costs = clip_distances(costs)
-    initial_points = [
-        (problem, logs[i], alignments[i])
-        for alignments in _initial_alignments(costs)
-        for i in np.argsort(total_costs(costs, alignments))[:starts]
-    ]
-    return best_fit(initial_points)
+    return best_fit(
+        [
+            (problem, logs[i], alignments[i])
+            for alignments in _initial_alignments(costs)
+            for i in np.argsort(total_costs(costs, alignments))[:starts]
+        ]
+    )

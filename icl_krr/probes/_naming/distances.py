@@ -22,9 +22,7 @@ from .candidates import solve
 from .layer_predictions import ModelPredictions
 
 SPACES = ("prediction", "hat")
-TITLES = dict(
-    prediction="predictions", hat="hat matrices", state="states", innovation="innovations"
-)
+NAMES = dict(prediction="predictions", hat="hat matrices", state="states", innovation="innovations")
 """What is compared in each space. The first two spaces are of predictions, the other two of
 streams: the step of a layer, decoded from its stream, and the change of this step, decoded from
 what the block wrote.
@@ -168,9 +166,7 @@ def _mean_baseline(tasks: Task) -> dict[str, jax.Array]:
     return {"prediction": predictions, "hat": hats}
 
 
-def stratify(
-    kernel: Kernel, ridge: float, tasks: Task, count: int
-) -> tuple[tuple[float, ...], np.ndarray]:
+def stratify(kernel: Kernel, ridge: float, tasks: Task, count: int) -> tuple[tuple, np.ndarray]:
     """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
     conditions = np.asarray(_condition_numbers(kernel, ridge, tasks))
     edges = np.quantile(conditions, np.linspace(0, 1, count + 1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._core.readable import readable
 from ..._core.text_tables import TextTable, as_text, format_number
-from .distances import BASELINES, SPACES, TITLES, CandidateResult, Distance, NestedModelResult
+from .distances import BASELINES, NAMES, SPACES, CandidateResult, Distance, NestedModelResult
 from .elimination import CLOSE
 from .nested_models import DESCRIPTIONS, NULLS
 from .stream_controls import EARLIER, MIXED, UNTRAINED
@@ -192,37 +192,30 @@ class Identification(NamedTuple):
     @property
     def statement(self) -> str:
         """The verdict without warnings."""
-        stream = self.best.stream_result
+        stream, distances = self.best.stream_result, self.best.distances.items()
         if self.tied:
             words = {**BASELINES, **NULLS, **CONTROLS}[self.tied[0]]
-            first, last = (TITLES[space] for space in self.best.distances)
-            where = (
-                f"in {first} and in {last} alike" if stream else f"neither in {first} nor in {last}"
-            )
+            one, two = (NAMES[space] for space in self.best.distances)
+            where = f"in {one} and in {two} alike" if stream else f"neither in {one} nor in {two}"
             return f"{self.status}: no candidate is nearer than {words}, {where}"
         if self.status == NOTHING:
             prefix = "is decodable, but " if stream and stream.effects else "is ruled out: "
             return f"{self.status}: {self.best.fit.candidate} {prefix}{self.best.reason}"
         if self.status == NONE:
-            distances = self.best.distances.items()
-            away = " and ".join(f"{d.mean:.2g} away in {TITLES[space]}" for space, d in distances)
+            away = " and ".join(f"{d.mean:.2g} away in {NAMES[space]}" for space, d in distances)
             others = f"; tied: {', '.join(self.remain[1:])}" if self.remain[1:] else ""
             nearest = f"nearest: {self.best.fit.candidate}, {away}{others}"
             return f"{self.status} ({nearest}); close is at most {CLOSE} in each"
         named = f"{self.status}: {', '.join(self.remain)}"
-        large_distances = [
-            f"{distance.mean:.2g} in {TITLES[space]}"
-            for space, distance in self.best.distances.items()
-            if distance.mean > EXACT
-        ]
-        if self.status == TIED and large_distances:
-            named += f", and the nearest is only close ({' and '.join(large_distances)})"
+        large = [f"{d.mean:.2g} in {NAMES[space]}" for space, d in distances if d.mean > EXACT]
+        if self.status == TIED and large:
+            named += f", and the nearest is only close ({' and '.join(large)})"
         if self.status != NEAR:
             and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
             return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}"
-        distance = f"its distance is {' and '.join(large_distances)}"
+        distance = f"its distance is {' and '.join(large)}"
         reasons = {
-            f"{distance} (identified: at most {EXACT})": large_distances,
+            f"{distance} (identified: at most {EXACT})": large,
             "its steps at the layers are not regular": not self.best.regular,
             f"a layer is at the limit of {self.best.limit} steps": self.best.limit,
         }

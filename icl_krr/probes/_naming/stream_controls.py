@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,10 +34,8 @@ def state_rows(
     fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
 ) -> Halves:
     """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
-    run = partial(
-        step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state
-    )
-    rows = Halves(*(np.asarray(run(half), float)[:, : max(fit.alignment) + 1] for half in halves))
+    each = (step_rows(*fit[:2], fit.logs, half, size, steps, state) for half in halves)
+    rows = Halves(*(np.asarray(part, float)[:, : max(fit.alignment) + 1] for part in each))
     return rows.each(lambda part: np.clip(np.nan_to_num(part, nan=1e50), -1e50, 1e50))
 
 
@@ -113,7 +110,8 @@ def target_gaps(
     target that the start decodes, such as the first alpha, has distance 0 to any model.
     """
     gaps: dict[str, Gaps] = {name: {} for name in targets}
-    first = next(iter(targets.values())).fitted
+    each_target = [*targets.values()]
+    first = each_target[0].fitted
     for s, (space, all_decoders) in enumerate(model.spaces.items()):
         layers = [one for one, keep in zip(all_decoders, has_step, strict=True) if keep]
         squares, sizes = [], []
@@ -122,7 +120,7 @@ def target_gaps(
             if layer and extent[s] <= MIN_INNOVATION * extent[0]:
                 continue
             rows = Halves(
-                *(np.stack([t[h][s, layer] for t in targets.values()], axis=1) for h in (0, 1))
+                *(np.stack([t[h][s, layer] for t in each_target], axis=1) for h in (0, 1))
             )
             left = (one.residual(rows).reshape(tasks, -1, len(targets)) for one in (decoder, start))
             each = [np.sum(part**2, axis=1) for part in left]
@@ -174,10 +172,8 @@ class RoleStreams(NamedTuple):
     def tasks(self) -> int:
         return len(self.scored.x)
 
-    def gaps(
-        self, targets: Mapping[str, Halves], model: Decoders, fit: CandidateFit
-    ) -> dict[str, Gaps]:
-        return target_gaps(targets, model, self.start, self.tasks, np.array(fit.alignment) > 0)
+    def gaps(self, goals: dict[str, Halves], model: Decoders, fit: CandidateFit) -> dict[str, Gaps]:
+        return target_gaps(goals, model, self.start, self.tasks, np.array(fit.alignment) > 0)
 
 
 class StreamComparison(NamedTuple):
@@ -191,9 +187,7 @@ class StreamComparison(NamedTuple):
     targets: Halves
 
 
-def compare_candidate(
-    fit: CandidateFit, of: RoleStreams, spectra: Any, steps: int
-) -> StreamComparison:
+def comparison(fit: CandidateFit, of: RoleStreams, spectra: Any, steps: int) -> StreamComparison:
     """The gaps to a candidate and, at its own parameters, to nulls and of controls."""
     rows = state_rows(fit, (of.fitted, of.scored), of.size, steps)
     steps_of_layers = layer_targets(fit, rows)

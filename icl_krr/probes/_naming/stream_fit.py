@@ -99,8 +99,7 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     """The states of aligned layers and their differences [2, L, m], from rows [m, T + 1]."""
     at = xp.asarray(at)
     states = rows.T[at]
-    before = rows.T[xp.concatenate([0 * at[:1], at[:-1]])]
-    return xp.stack([states, states - before])
+    return xp.stack([states, states - rows.T[xp.concatenate([0 * at[:1], at[:-1]])]])
 
 
 def residuals(rows: jax.Array, data: StreamBases, at: Any) -> jax.Array:

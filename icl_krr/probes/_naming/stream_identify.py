@@ -17,7 +17,7 @@ from ...residual._tokens import role_slice
 from ...tasks._task import check_plain
 from ...transformer._evaluate import embed_task, evaluate_task
 from ...transformer._hook_points import Request
-from .._reading.readouts import StreamReader, streams_at
+from .._reading.readouts import StreamReader, streams, streams_at
 from .._resampling import RESAMPLES, resamples
 from . import stream_controls
 from .candidate_fit import CandidateFit
@@ -35,7 +35,7 @@ from .stream_fit import fit_streams, stream_bases
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
 """The directions in which decoded states change [L, s, d], by the role of the tokens."""
-DecodedStates = dict[str, dict[str, Halves]]
+States = dict[str, dict[str, Halves]]
 """Rows of the states that a model's streams hold, by the role of their tokens."""
 Changes = dict[str, np.ndarray]
 """Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
@@ -73,9 +73,9 @@ def _concatenate_tasks(fitted: Task, scored: Task) -> Task:
 
 def _support_states(
     one: StreamComparison, of: RoleStreams, steps: int, resample: np.ndarray
-) -> tuple[dict[str, dict[str, Distance]], DecodedStates]:
+) -> tuple[dict[str, dict[str, Distance]], States]:
     """Distances of a candidate's states at the supports, and the states that the streams hold."""
-    decoded: DecodedStates = {"query": {"prediction": one.rows}, "support": {}}
+    decoded: States = {"query": {"prediction": one.rows}, "support": {}}
     small, distances = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1))), {}
     oracle = partial(run_oracle, candidate(one.fit.candidate), one.fit.kernel, steps=1)
     shapes = jax.eval_shape(oracle, one.fit.logs, small)
@@ -94,11 +94,7 @@ def _support_states(
 
 
 def _intervention_effects(
-    fit: CandidateFit,
-    roles: Sequence[RoleStreams],
-    decoded: DecodedStates,
-    model: Transformer,
-    steps: int,
+    fit: CandidateFit, roles: Sequence[RoleStreams], decoded: States, model: Transformer, steps: int
 ) -> dict[str, float]:
     """Distances of what follows from moved states to what follows in the construction."""
     of, at = roles[0], np.array(fit.alignment)
@@ -127,9 +123,7 @@ def _intervention_effects(
     return distances
 
 
-def changes(
-    fit: CandidateFit, decoded: DecodedStates, of: RoleStreams, steps: int
-) -> dict[str, Changes]:
+def changes(fit: CandidateFit, decoded: States, of: RoleStreams, steps: int) -> dict[str, Changes]:
     """How the states of each role change if they are removed, or swapped for another task's y."""
     pair, at = (of.scored, roll_outputs(of.scored)), np.array(fit.alignment)
     state_changes: dict[str, Changes] = {"removed": {}, "swapped": {}}
@@ -298,10 +292,6 @@ def _check_stream_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
     return fitted, scored
 
 
-def _query_streams(model: Transformer, task: Task) -> jax.Array:
-    return streams_at(model, task, roles=ROLES[:1])[0]
-
-
 def _check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> int:
     """The number of layers, without running the reader."""
     read = reader
@@ -309,7 +299,7 @@ def _check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None
         size = np.abs(np.asarray(tasks.y)).max()
         if not 2.0**-20 < size < 2.0**20:  # a model would run in another unit of y
             raise ValueError(f"y must be between 1e-6 and 1e6 in size, got {size:.3g}; rescale y")
-        read = partial(_query_streams, reader)
+        read = partial(streams, reader)
     else:
         checks.function(name, reader)
     axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
@@ -359,7 +349,7 @@ def compare_streams(
     fits = options.fits(partial(fit_streams, data=few, steps=steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
-    read = [stream_controls.compare_candidate(fit, of, spectra, steps) for fit in fits]
+    read = [stream_controls.comparison(fit, of, spectra, steps) for fit in fits]
     resample = resamples(of.tasks, RESAMPLES, options.seed)
     reasons, ties, uninformative = stream_controls.eliminate_candidates(read, of, resample)
     nearest = min(

@@ -115,5 +115,4 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
     memory_limit.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
-    derive = jax.jacrev if count < numbers else jax.jacfwd
-    return derive(function)(at)
+    return (jax.jacrev if count < numbers else jax.jacfwd)(function)(at)

@@ -59,9 +59,7 @@ def effective(
     rest = (tasks, jnp.asarray(hats), kind, kernel)
     middle = np.array([0 if name == "ridge" else np.log(scale) for name in names])
     unit = np.array([2 if name == "ridge" else 1 for name in names])
-    fits = [
-        minimise(lambda logs: rows(logs, *rest), middle + at * unit) for at in (-3.0, -1.0, 1.0)
-    ]
+    fits = [minimise(lambda x: rows(x, *rest), middle + at * unit) for at in (-3.0, -1.0, 1.0)]
     gap, logs = min(fits, key=lambda one: one[0])
     return dict(zip(names, np.exp(logs).tolist(), strict=True)) | {"distance": gap}
 

@@ -71,8 +71,7 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     if probe is None:
         return readout
     checks.instance("probe", probe, Probe, "an icl_krr.probes.Probe")
-    predictions = probe(streams(model, task)).reshape(readout.shape)
-    return predictions.at[-1].set(readout[-1])
+    return probe(streams(model, task)).reshape(readout.shape).at[-1].set(readout[-1])
 
 
 def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array, "layers tokens d"]:
@@ -95,10 +94,8 @@ def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array,
 
 
 @partial(jax.jit, static_argnames="roles")  # so that weights may be on a mesh that divides tasks
-def streams_at(
-    model: Transformer, task: Task, roles: tuple[str, ...]
-) -> list[Float[Array, "layers tokens d"]]:
-    """All channels of the tokens of each role, before the first step and after every step."""
+def streams_at(model: Transformer, task: Task, roles: tuple[str, ...]) -> list[jax.Array]:
+    """All channels of the tokens of each role, [layers, tokens, d]: the start and every step."""
     check_compatible(model, task)
     model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
     places = [role_slice((role,), task, model.spec.tokens) for role in roles]
