@@ -113,9 +113,8 @@ def register(entry: KernelEntry | SolverEntry | AxisEntry | FamilyEntry) -> None
     ValueError: name must be new, but 'linear' is already in the catalogue
     """
     if type(entry) not in TABLES:
-        raise TypeError(
-            f"entry must be a KernelEntry, SolverEntry, AxisEntry or FamilyEntry, got {entry!r}"
-        )
+        rule = f"entry must be a KernelEntry, SolverEntry, AxisEntry or FamilyEntry, got {entry!r}"
+        raise TypeError(rule)
     table: dict[str, Any] = TABLES[type(entry)]  # pyright: ignore[reportAssignmentType]
     if not entry.name.isidentifier():
         raise ValueError(
@@ -126,9 +125,8 @@ def register(entry: KernelEntry | SolverEntry | AxisEntry | FamilyEntry) -> None
         raise ValueError(f"name must be new, but {entry.name!r} is already in the catalogue")
     for short in getattr(entry, "short_names", ()):
         if spelled(short) in names():
-            raise ValueError(
-                f"short name must be new, but {short!r} already means {spelled(short)!r}"
-            )
+            rule = f"short name must be new, but {short!r} already means {spelled(short)!r}"
+            raise ValueError(rule)
     table[entry.name] = entry
 
 

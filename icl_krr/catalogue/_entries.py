@@ -162,9 +162,8 @@ class SolverEntry:
         object.__setattr__(self, "function", self.function or self.name)
         check_kind("kernels", self.kernels, KINDS)
         if not isinstance(self.required_inputs, tuple):
-            raise ValueError(
-                f"required_inputs must be a tuple of names, got {self.required_inputs!r}"
-            )
+            rule = f"required_inputs must be a tuple of names, got {self.required_inputs!r}"
+            raise ValueError(rule)
         for attention in self.blocks:
             if attention not in ("linear", "softmax"):
                 raise ValueError(f"keys of blocks must be 'linear' or 'softmax', got {attention!r}")

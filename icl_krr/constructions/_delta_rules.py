@@ -146,9 +146,8 @@ def delta_rule(updates, step_size, normalised, loss, erase):
     if erase is not None:
         causal.refuse_window(m.window)
         if not isinstance(m, LinearAttention):
-            raise ValueError(
-                "erase must be None in softmax attention, which has no feature vectors"
-            )
+            message = "erase must be None in softmax attention, which has no feature vectors"
+            raise ValueError(message)
         causal.check_erase(erase, m.x.width, m.features.width)
         queries = m.x @ xp.asarray(erase, m.dtype).T
         erased = partial(m.inner_products_times, updates.next_alpha, queries=queries)

@@ -139,9 +139,8 @@ class Kernel(ABC):
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         """The terms whose sum is $k(x, x)$, in a form that a transformer can compute."""
-        raise ValueError(
-            f"kernel must implement diagonal_terms to run in a transformer, got {self!r}"
-        )
+        rule = f"kernel must implement diagonal_terms to run in a transformer, got {self!r}"
+        raise ValueError(rule)
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:

@@ -104,9 +104,8 @@ class LogBilinear(PositiveKernel):
             pair = self.coefficients(dtype)
         if not isinstance(pair, tuple) or len(pair) != 2:
             name = type(self).__name__
-            raise TypeError(
-                f"coefficients of {name} must be a pair (c, d), got {checks.short_repr(pair)}"
-            )
+            rule = f"coefficients of {name} must be a pair (c, d), got {checks.short_repr(pair)}"
+            raise TypeError(rule)
         for name, value in zip("cd", pair, strict=True):
             if name == "c" or value is not None:
                 checks.scalar(f"coefficient {name} of {type(self).__name__}", value)

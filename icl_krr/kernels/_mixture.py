@@ -107,7 +107,6 @@ def check_pairs(
     for one in kernel:
         check_kernel(one)
     if len(kernel) != len(ridges):
-        raise ValueError(
-            f"{name} must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
-        )
+        rule = f"{name} must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
+        raise ValueError(rule)
     return tuple(kernel)

@@ -168,8 +168,7 @@ def _machine_args(kernel: Kernel, num_features: int, options: Options) -> tuple[
     if rules == "exact":
         rules = Arithmetic()
     if not isinstance(rules, Arithmetic):
-        raise ValueError(
-            f"arithmetic must be 'exact' or icl_krr.ReLU(width=..., bound=...), got {rules!r}"
-        )
+        rule = f"arithmetic must be 'exact' or icl_krr.ReLU(width=..., bound=...), got {rules!r}"
+        raise ValueError(rule)
     sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))
     return kernel, options.get("attention"), (*sizes, rules, sketch)

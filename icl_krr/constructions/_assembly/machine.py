@@ -218,9 +218,8 @@ class Machine(Recorder, ABC):
 
     def slot_of_product(self, to: str | Read, about: str, width: int, *factors: Read) -> Read:
         if any(factor.slots & self.unfinished.keys() for factor in factors):
-            raise ValueError(
-                f"a product from kernel_times must be read by finish or add before {about}"
-            )
+            rule = f"a product from kernel_times must be read by finish or add before {about}"
+            raise ValueError(rule)
         to = self.written_slot(to, self.at(*factors), about, width)
         self.check_roles(to, self.at(*factors))
         return to

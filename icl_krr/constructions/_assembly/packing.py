@@ -41,9 +41,8 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
             read.check_width(slot, layout[slot].width)
     for slot, width in widths(layer).items():
         if width != layout[slot].width:
-            raise ValueError(
-                f"slot {slot} must be written with width {layout[slot].width}, got {width}"
-            )
+            rule = f"slot {slot} must be written with width {layout[slot].width}, got {width}"
+            raise ValueError(rule)
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:

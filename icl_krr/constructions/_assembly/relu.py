@@ -88,9 +88,8 @@ class ReLU(Arithmetic):
         _tabulate_inverse(m, self.width, divisor, to, 1 / _table_bound(self.bound, m, to.slot), 1.0)
 
     def activate(self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out):
-        raise ValueError(
-            f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"
-        )
+        rule = f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"
+        raise ValueError(rule)
 
 
 def _table_bound(bound: Any, m: Recorder, slot: str) -> jax.Array:

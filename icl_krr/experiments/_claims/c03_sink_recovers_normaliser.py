@@ -50,19 +50,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 @every(1, 1, 1, static=("dtype", "config"))
-def recover(
-    key: jax.Array, temperature: jax.Array, shift: jax.Array, dtype: str, config: Config
-) -> tuple[jax.Array, ...]:
+def recover(key: jax.Array, tau: jax.Array, shift: jax.Array, dtype: str, config: Config) -> tuple:
     """Return |recovered K v - K v| / (|K| |v|), its bound and the largest logit."""
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
-    task, kernel = sample(key, process).astype(dtype), Exponential(temperature.astype(dtype))
+    task, kernel = sample(key, process).astype(dtype), Exponential(tau.astype(dtype))
     log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
     # one step of size 1 from alpha = 0 predicts k y
     options = {"ridge": 1.0, "steps": 1, "step_size": 1.0, "attention": Softmax(log_sink=log_c)}
     p = config.num_features
     model = constructions.gradient_descent(kernel, num_features=p, dtype=dtype, **options)
     prediction, task = predict(model, task).astype(float), task.astype(float)
-    logits = matmul(task.x_query, task.x.T) / temperature
+    logits = matmul(task.x_query, task.x.T) / tau
     entries, top = jnp.exp(logits), jnp.max(jnp.abs(logits))
     error = jnp.abs(prediction - matmul(entries, task.y)) / matmul(entries, jnp.abs(task.y))
     return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top

@@ -79,11 +79,9 @@ def family(p: int, temperature: float | jax.Array, config: Config) -> GaussianPr
 
 
 @every(together=True, static=("p", "kind", "config"))
-def measure(
-    key: jax.Array, task: Task, temperature: jax.Array, p: int, kind: str, config: Config
-) -> tuple[jax.Array, ...]:
+def measure(key: jax.Array, task: Task, tau: jax.Array, p: int, kind: str, config: Config) -> tuple:
     """Return total variations, and risks of `MODELS` over risks with the kernel [draw, width]."""
-    process = family(p, temperature, config)
+    process = family(p, tau, config)
     kernel, ridge = process.kernel, process.noise
     exact = kernel(task.x_query, task.x), kernel(task.x, task.x)
 

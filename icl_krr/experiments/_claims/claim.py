@@ -206,8 +206,8 @@ def compare(
     by_draw = broken.reshape(len(broken), -1).any(axis=1)
     vacuous = np.nan if trivial is None else float(np.mean(bound >= np.asarray(trivial, float)))
     draw = int(np.argmax(by_draw)) if by_draw.any() and len(by_draw) > 1 else None
-    numbers = (float(values[worst]) for values in (measured, bound, ratios))
-    return Check(name, stated, reading, *numbers, float(np.mean(by_draw)), vacuous, draw)
+    value, most, ratio = (float(part[worst]) for part in (measured, bound, ratios))
+    return Check(name, stated, reading, value, most, ratio, float(np.mean(by_draw)), vacuous, draw)
 
 
 def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:

@@ -116,9 +116,8 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
         )
     ridge = recipe.task.noise if m.ridge is None else m.ridge
     if m.ridge is None and not ridge > 0:
-        raise ValueError(
-            f"ridge must be given to start from {m.start}, because the tasks have no noise"
-        )
+        rule = f"ridge must be given to start from {m.start}, because the tasks have no noise"
+        raise ValueError(rule)
     kernel = make_kernel(recipe.task.kernel, vars(recipe.task))
     model = build_model(m.start, kernel, task, ridge, m.depth)
     return model if m.tied else untie(model)
@@ -164,9 +163,8 @@ def table(task: TaskRecipe, num_supports: int, num_queries: int, num_features: i
         )
     rows = diabetes() if task.table is None else read_table(task.table, task.target or "")
     if num_features != len(rows.features):
-        raise ValueError(
-            f"num_features must be {len(rows.features)}, as in the table, got {num_features}"
-        )
+        rule = f"num_features must be {len(rows.features)}, as in the table, got {num_features}"
+        raise ValueError(rule)
     return Rows.of(rows, num_supports=num_supports, num_queries=num_queries)
 
 

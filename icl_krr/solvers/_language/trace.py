@@ -138,9 +138,8 @@ def record(
     for state, value in new.items():
         if not isinstance(value, Value):
             if not is_number(value):
-                raise TypeError(
-                    f"state {state!r} of {name} must be a value, got {type(value).__name__}"
-                )
+                rule = f"state {state!r} of {name} must be a value, got {type(value).__name__}"
+                raise TypeError(rule)
             value = old[state].like(value, "a state")
         recording.check(value)
         values.append(value.index)
@@ -172,9 +171,8 @@ def _next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[st
     new = step(**old)
     if not isinstance(new, Mapping) or {*new} != {*old}:
         returned = ", ".join(new) if isinstance(new, Mapping) else type(new).__name__
-        raise TypeError(
-            f"the step of {name} must return the states {', '.join(old)}, got {returned}{where}"
-        )
+        rule = f"the step of {name} must return the states {', '.join(old)}, got {returned}{where}"
+        raise TypeError(rule)
     return {state: new[state] for state in old}
 
 
