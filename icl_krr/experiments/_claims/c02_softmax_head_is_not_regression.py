@@ -16,6 +16,7 @@ from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_least, chec
 from .measuring import Plot, Rows, every, gap, tidy
 
 NOISE = 0.1
+HEADS = tuple(10.0 ** (k / 4) for k in range(-6, 5))  # their temperatures
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
@@ -151,19 +152,10 @@ CLAIM = Claim(
     expected=CORRECTED,
     required_inputs=TASK_FAMILY,
     run=run,
-    # heads: temperatures
     config=Config(draws=4, blocks=50, width=16),
     axes=Config(
-        num_supports=(16, 32, 64),
-        num_features=(2, 8),
-        temperatures=(0.3, 1.0, 3.0),
-        heads=tuple(10.0 ** (k / 4) for k in range(-6, 5)),
+        num_supports=(16, 32, 64), num_features=(2, 8), temperatures=(0.3, 1.0, 3.0), heads=HEADS
     ),
-    quick=Config(
-        num_supports=(64,),
-        num_features=(2,),
-        heads=tuple(10.0 ** (k / 4) for k in range(-6, 3)),
-        blocks=5,
-    ),
+    quick=Config(num_supports=(64,), num_features=(2,), heads=HEADS[:-2], blocks=5),
     plot=Plot(x="n", y="gap", by=("temperature",), logx=True),
 )

@@ -1,7 +1,5 @@
 """C5: a Neumann series inverts K + ridge I for small ridge."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import numpy as np
 from ... import Exponential, constructions, run_with_cache, solvers, theory
 from ..._core.linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
-from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, nearly, stated
 from .measuring import Plot, Rows, every, gap, sizes, softmax, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
@@ -27,19 +25,18 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows = tidy(axes | {"step": steps[::4]}, error=error[..., ::4], bound=bound[..., ::4])
     series, room, low = error[:, :, 0], bound + 1e-12, of_inverse < 1
     small, large = ratios < 1, ratios > 1
-    at_most_close = partial(at_most, slack=1e-6)
     by_ridge = at_most(error[:, 1:, 1, 8], error[:, :-1, 1, 8])
     return rows, {
         "Neumann series in K, ridge < sigma_1: relative error <= 0.1": stated(series[:, small, -1]),
         "Neumann series in K, ridge < sigma_1, worst y: sigma_1 / ridge <= growth "
-        "of the error in one step": at_most_close(factor[:, small, 0], worst[:, small, 0]),
-        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": at_most_close(
+        "of the error in one step": nearly(factor[:, small, 0], worst[:, small, 0]),
+        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": nearly(
             series[:, large, 1:],
             room[:, large, 0, 1:],
             reading="large ridge in place of small ridge",
         ),
         "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
-        "by theory)^t": at_most_close(
+        "by theory)^t": nearly(
             error[:, :, 1:3, 1:],
             room[:, :, 1:3, 1:],
             reading="a scaled series in K, which is gradient descent",
@@ -49,7 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "step size 2.1 / (sigma_1 + ridge), "
         "worst y: growth of the error in one step >= 1.09": worst[:, :, 3],
         "error after 8 steps <= error after 8 steps with the next smaller ridge": by_ridge,
-        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": at_most_close(
+        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": nearly(
             inverse[:, low, 1:],
             of_inverse[low, None] ** steps[1:] + 1e-12,
             reading="a series in K^-1, ridge < sigma_n",

@@ -34,11 +34,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             shares.append(np.max(lines[:, DRAWN, columns] / (worst[:, : len(columns)] + 1e-12)))
             results[name, value] = conds, depths, error[:, 1:], rates
             axes = {"series": [name], "value": [value], "error of": LINES}
-            rows += tidy(
-                axes | {"draw": range(config.draws), "error": config.errors},
-                blocks=np.moveaxis(depths, 1, 0)[None, None],
-                cond=conds[:, 0][None, :, None],
-            )
+            axes |= {"draw": range(config.draws), "error": config.errors}
+            blocks, cond = np.moveaxis(depths, 1, 0)[None, None], conds[:, 0][None, :, None]
+            rows += tidy(axes, blocks=blocks, cond=cond)
     # condition numbers [draw, n, matrix], blocks [draw, n, line, error], ...
     fixed, mean = (
         [np.stack(part, axis=1) for part in zip(*(results[name, n] for n in config.n), strict=True)]

@@ -11,6 +11,8 @@ from .._shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, gap, sizes, stacked, tidy
 
+WIDTHS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 36)
+
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     widths, d = np.asarray(config.widths), config.dimension
@@ -120,11 +122,7 @@ CLAIM = Claim(
     config=Config(
         draws=20, num_supports=80, num_features=40, num_queries=64, noise=0.1, dimension=8
     ),
-    axes=Config(
-        widths=(1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 36),
-        spectra=tuple(SPECTRA),
-        ranks=(16, 32, 80),
-    ),
+    axes=Config(widths=WIDTHS, spectra=tuple(SPECTRA), ranks=(16, 32, 80)),
     quick=Config(draws=10, widths=(1, 2, 4, 8, 16, 24), ranks=(16,)),
     plot=Plot(x="m / d_eff", y="gap", by=("spectrum",), bound="expected"),
 )

@@ -58,26 +58,23 @@ def measure(task: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
     bounds, eta, times = (ridge, top + ridge), 1 / top, range(1, config.steps + 1)
     linear, kernel = Linear(), Exponential(float(p))
     cg = constructions.conjugate_gradient(linear, num_features=p, ridge=ridge, steps=p + 2)
-    descent, chebyshev, of_cg, richardson = (
-        hat_matrix(partial(layerwise, model), task)
-        for model in (
-            constructions.gradient_descent(linear, step_size=eta, **options),
-            constructions.chebyshev(linear, spectrum=bounds, **options),
-            cg,
-            constructions.richardson(kernel, **options),
-        )
+    models = (
+        constructions.gradient_descent(linear, step_size=eta, **options),
+        constructions.chebyshev(linear, spectrum=bounds, **options),
+        cg,
+        constructions.richardson(kernel, **options),
     )
+    hats = (hat_matrix(partial(layerwise, model), task) for model in models)
+    descent, chebyshev, of_cg, richardson = hats
     sigma = theory.eigenvalues(linear, task)[-p:]
     q, rest = zip(*(filters(linear, task, rows[1:]) for rows in (descent, chebyshev)), strict=True)
-    expected = [
-        [theory.gradient_filter(sigma, ridge, eta, t) for t in times],
-        [theory.chebyshev_filter(sigma, ridge, bounds, t) for t in times],
-    ]
+    of_descent = [theory.gradient_filter(sigma, ridge, eta, t) for t in times]
+    of_chebyshev = [theory.chebyshev_filter(sigma, ridge, bounds, t) for t in times]
     halfway = of_cg[2] @ task.y - layerwise(cg, task)[2]
     return {
         "sigma": sigma,
         "q": jnp.stack(q)[..., -p:],
-        "expected": jnp.array(expected),
+        "expected": jnp.array([of_descent, of_chebyshev]),
         "converged": filters(linear, task, of_cg[-1:])[0][0, -p:],
         "rest": jnp.stack(rest),
         "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(predict(cg, task)),

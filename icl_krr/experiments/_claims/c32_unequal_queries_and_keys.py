@@ -28,11 +28,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     results = measure(key, config)
     change, cycle, solver, pair = results.change, results.cycle, results.solver, results.pair
     smooth = results.smoother[:, :INDEFINITE]
-    columns = {
-        "asymmetry of the scores": cycle,
-        "change by biases or weights": change,
-        "gap of conjugate gradient": solver,
-    }
+    columns = {"asymmetry of the scores": cycle, "change by biases or weights": change}
+    columns["gap of conjugate gradient"] = solver
     rows = tidy({"draw": range(config.draws), "weights": FORMS}, **columns)
     checks = {
         "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, "
@@ -182,10 +179,8 @@ def keep(model: Transformer, part: str) -> Transformer:
     column = per_head(group.query, group.heads, "one") @ keys + beta @ (whole - selected)
 
     def read(**parts: np.ndarray) -> Read:
-        blocks = {
-            slot: jnp.asarray(np.concatenate(np.moveaxis(each, 1, 0), axis=-1))
-            for slot, each in parts.items()
-        }
+        joined = (np.concatenate(np.moveaxis(each, 1, 0), axis=-1) for each in parts.values())
+        blocks = dict(zip(parts, map(jnp.asarray, joined), strict=True))
         return Read(blocks, group.heads * whole.shape[-1])
 
     same = np.broadcast_to(np.eye(whole.shape[-1]), whole.shape)
@@ -203,10 +198,8 @@ def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
     zero = float(jnp.mean(tasks.y_query**2))
     losses = [float(loss(keep(model, part), tasks)) for part in PARTS]
     layers, heads = map(range, asymmetry.shape)
-    columns = {
-        "antisymmetric part / all": asymmetry[None],
-        "smallest eigenvalue / largest |eigenvalue|": negative[None],
-    }
+    columns = {"antisymmetric part / all": asymmetry[None]}
+    columns["smallest eigenvalue / largest |eigenvalue|"] = negative[None]
     rows = tidy({"run": [name], "layer": layers, "head": heads}, **columns)
     rows += tidy({"run": [name], "kept part": PARTS}, loss=[losses])
     whole, symmetric, positive, antisymmetric = losses

@@ -1,5 +1,7 @@
 """C35: an eigengap gives relative error bounds for sketches."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,10 +96,8 @@ def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config)
         target, on_sketch = (matmul(M, task.y[:, None])[:, 0] for M in (exact, inverse))
         size = lambda v: jnp.linalg.norm(matmul(root, v[:, None]))  # noqa: E731
         angles = {"bound": sine, "bound_by_gap": sine_bound, "bound_at_zero": 0.0}
-        bounds = {
-            name: theory.relative_inverse_error_angle(sigma, m, ridge, angle)
-            for name, angle in angles.items()
-        }
+        of_angle = partial(theory.relative_inverse_error_angle, sigma, m, ridge)
+        bounds = jax.tree.map(of_angle, angles)
         return bounds | {
             "relative": spectral_norm(matmul(root, matmul(exact - inverse, root))),
             "absolute": spectral_norm(exact - inverse),
@@ -132,9 +132,6 @@ CLAIM = Claim(
     axes=Config(gaps=(0.0, 0.3, 0.6, 0.9, 0.99), ridges=(0.01, 0.1, 1.0)),
     quick=Config(draws=5, gaps=(0.0, 0.6, 0.99), ridges=(0.01, 1.0)),
     plot=Plot(
-        x="gap / sigma_m",
-        y="relative",
-        by=("spectrum", "ridge / sigma_m"),
-        bound="bound from the gap",
+        "gap / sigma_m", "relative", by=("spectrum", "ridge / sigma_m"), bound="bound from the gap"
     ),
 )

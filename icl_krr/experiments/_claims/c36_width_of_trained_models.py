@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import jax
@@ -136,13 +137,7 @@ CLAIM = Claim(
     required_inputs=TASK_FAMILY,
     run=run,
     config=Config(tasks=256, hats=8, num_queries=16),
-    axes=Config(
-        models=tuple(
-            (study, name)
-            for study in ("longer", "longest")
-            for name in RETRAINING_STUDIES[study].variants
-        )
-    ),
+    axes=Config(models=tuple(product(("longer", "longest"), STUDY.variants))),
     quick=Config(tasks=128, hats=4, num_queries=8, models=(("longer", "width 6"),)),
     plot=Plot(x="width", y="features in use", by=("steps", "training seed"), logy=False),
     dtype="float32",
