@@ -104,32 +104,25 @@ def summary(of: str, result: Identification, verdict: str = "") -> list[str]:
         f"distance: {fit.candidate}, {fit.kernel} kernel": result.best.distances,
         f"control: {control}": result.baselines[control],
     }
-    return [
-        f"{of}: {verdict or result.verdict}",
-        *(
-            f"{name}: {', '.join(f'{d.mean:.3g} in {NAMES[space]}' for space, d in one.items())}"
-            for name, one in each.items()
-        ),
-    ]
+    words = [f"{of}: {verdict or result.verdict}"]
+    for name, one in each.items():
+        cells = (f"{d.mean:.3g} in {NAMES[space]}" for space, d in one.items())
+        words.append(f"{name}: {', '.join(cells)}")
+    return words
 
 
 def printed(result: Identification) -> list[TextTable | str]:
-    distances = [
-        TextTable.of(
-            f"Relative distance at every layer, {NAMES[space]} (95 % interval)",
-            trained_model.distance_table(result, space),
-        )
-        for space in result.best.distances
-    ]
-    return [*result.tables, *distances]
+    parts = [*result.tables]
+    for space in result.best.distances:
+        title = f"Relative distance at every layer, {NAMES[space]} (95 % interval)"
+        parts.append(TextTable.of(title, trained_model.distance_table(result, space)))
+    return parts
 
 
 def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
+    title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
     return [
-        TextTable.of(
-            f"{name}: mean squared error after every layer, and the nearest hyperparameters",
-            trained_model.layer_table(findings),
-        ),
+        TextTable.of(title, trained_model.layer_table(findings)),
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
         "lens: error of the model's own readout, without a probe. shuffled: error of a probe that "
         "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "

@@ -171,16 +171,14 @@ def grid_rows(grid: Explored) -> Rows:
     """One row per cell of the grid, with all its numbers."""
     config = grid.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
-    places: dict[str, Any] = dict(
-        zip(explorer.GRID_AXES, (*values, range(config.steps + 1)), strict=True)
-    )
+    steps = range(config.steps + 1)
+    places: dict[str, Any] = dict(zip(explorer.GRID_AXES, (*values, steps), strict=True))
     columns = {}
     for name, over in grid.over.items():
         values = grid.arrays[name]
         if values.ndim == len(over):  # a number, not a curve
-            columns[name] = values.reshape(
-                values.shape + (1,) * (len(explorer.GRID_AXES) - values.ndim)
-            )
+            more = len(explorer.GRID_AXES) - values.ndim
+            columns[name] = values.reshape(*values.shape, *[1] * more)
     return tidy(places, **columns)
 
 

@@ -135,7 +135,9 @@ def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str,
         "num_heads": max([1] + [len(layer.heads) for layer in all_layers]),
         "num_layers": len(all_layers),
     }
-    tensors = {"shared.weight": np.zeros((1, at.d_model))}
+    tensors: dict[str, np.ndarray] = {"shared.weight": np.zeros((1, at.d_model))}
+    # the weight w of RMSNorm for which w h / sqrt(CONSTANT^2 / d_model) is h
+    norm = np.full(at.d_model, CONSTANT / at.d_model**0.5)
     for i, layer in enumerate(all_layers):
         attention, mlp = f"encoder.block.{i}.layer.0", f"encoder.block.{i}.layer.1"
         for name, tensor in attention_tensors(layer, at, sizes).items():
@@ -143,10 +145,10 @@ def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str,
         for name, tensor in mlp_tensors(layer, at, sizes).items():
             tensors[f"{mlp}.DenseReluDense.{name}.weight"] = tensor
         for sublayer in (attention, mlp):
-            tensors[f"{sublayer}.layer_norm.weight"] = identity_norm_weight(at)
+            tensors[f"{sublayer}.layer_norm.weight"] = norm
     bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     tensors[bias] = np.zeros((CONFIG["relative_attention_num_buckets"], sizes["num_heads"]))
-    tensors["encoder.final_layer_norm.weight"] = identity_norm_weight(at)
+    tensors["encoder.final_layer_norm.weight"] = norm
     config = CONFIG | sizes | {"torch_dtype": str(model.dtype)}
     return config, {name: tensor.astype(model.dtype) for name, tensor in tensors.items()}
 
@@ -168,8 +170,3 @@ def mlp_tensors(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, 
     wi[: layer.wi.shape[1], : at.width] = layer.wi.T
     wo[: len(layer.wo), : at.width] = layer.wo
     return {"wi": wi, "wo": wo.T}
-
-
-def identity_norm_weight(at: Channels) -> np.ndarray:
-    """The weight w of RMSNorm for which w h / sqrt(CONSTANT^2 / d_model) is h."""
-    return np.full(at.d_model, CONSTANT / at.d_model**0.5)

@@ -41,9 +41,7 @@ PLACES = dict(context="supports", position="supports before the token", rounding
 """What varies along an axis of a sweep whose name does not say it."""
 
 
-def sweep_figure(
-    name: str, plot: Plot, rows: Rows, dtype: str, against: str = "exact KRR"
-) -> Figure:
+def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str, other: str = "exact KRR") -> Figure:
     """The results of a sweep: the plot of its axis above, the error at the queries below."""
     figure = Figure(figsize=(6.8, 7.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
@@ -51,7 +49,7 @@ def sweep_figure(
     curves(bottom, plot._replace(bound=""), "rmse", rows)
     line(bottom, rows, plot.x, "exact rmse", "black", "-.", "exact KRR")
     line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
-    gap = f"gap to {against}  |f - f*| / |f*|"
+    gap = f"gap to {other}  |f - f*| / |f*|"
     words = {"gap": gap, "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
     bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)

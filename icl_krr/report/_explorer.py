@@ -155,6 +155,7 @@ def predictions(explored: Explored) -> Chart:
         "transformer": "prediction[temperature][ridge][channels][depth]",
     }
     reach = round(1.15 * float(np.max(np.abs([*y, *truth]))), 2)
+    scales = [{"domain": [-end, end], "nice": False} for end in (3.15, reach)]
     points = [
         {"query": i, "angle": round(float(a), 4), "true function": round(float(f), 4)}
         for i, (a, f) in enumerate(zip(places, truth, strict=True))
@@ -174,13 +175,8 @@ def predictions(explored: Explored) -> Chart:
         "Lines of exact KRR, the true function, one softmax head and the transformer at the "
         "queries, against the angle of x. Dots are the supports.",
         points,
-        alt.X("angle:Q", title="angle of x on the circle (radians)").scale(
-            domain=[-3.15, 3.15], nice=False
-        ),
-        {
-            "scale": {"domain": [-reach, reach], "nice": False},
-            "title": "y (prior standard deviations)",
-        },
+        alt.X("angle:Q", title="angle of x on the circle (radians)", scale=scales[0]),
+        {"scale": scales[1], "title": "y (prior standard deviations)"},
         lines,
         tooltips=[*lines],
         base=folded({name: f"{path}[datum.query] / 1000" for name, path in paths.items()}, lines),

@@ -29,7 +29,7 @@ def identification_section(
     provenance: str,
 ) -> Section:
     """The section on the solver that a model runs; `record` is that of `identify.json`."""
-    layers, prediction, hat = tables
+    layers, *spaces = tables
     named = f"{record['status']}; nearest: {', '.join(record['remain'])}"
     words = (
         f"The predictions of {name} after every layer are compared with the steps of candidate "
@@ -62,11 +62,9 @@ def identification_section(
                     f"{provenance}",
                     *layers,
                 ),
-                BoardTable(
-                    f"Relative distance of predictions (95 % interval). {provenance}", *prediction
-                ),
-                BoardTable(
-                    f"Relative distance of hat matrices (95 % interval). {provenance}", *hat
+                *(
+                    BoardTable(f"Relative distance of {of} (95 % interval). {provenance}", *table)
+                    for of, table in zip(("predictions", "hat matrices"), spaces, strict=True)
                 ),
             ),
         ),

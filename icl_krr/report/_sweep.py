@@ -65,7 +65,7 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
     bottom["exact KRR"] = Curve(Line(INK), medians(rows, "exact rmse"))
     bottom["zero prediction"] = Curve(Line(INK, "2 3"), medians(rows, "zero rmse"))
     top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
-    columns = [*range(0, len(along), -(-len(along) // 8))]
+    places = [*range(0, len(along), -(-len(along) // 8))]
     frame = "step" if moves else 0
     charts, data, tables, words = [], {}, [], []
     zero = {"top": 1.0, "bottom": float(np.max(bottom["zero prediction"].values))}
@@ -76,10 +76,8 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
             charts.append(chart(WORDS[column], name, lines, along, x, frame, limit))
             words += [f"{WORDS[column]}. {sentence}"] if sentence else []
         data[name] = [_chart.numbers(one.values) for one in lines.values()]
-        cells = [
-            [label, *(Cell((name, i, k, frame)) for k in columns)] for i, label in enumerate(lines)
-        ]
-        header = ["line", *(str(along[k]) for k in columns)]
+        cells = [[key, *(Cell((name, i, k, frame)) for k in places)] for i, key in enumerate(lines)]
+        header = ["line", *(str(along[k]) for k in places)]
         tables.append(BoardTable(f"{WORDS[column]}, against {x['title']}", header, cells))
     if len(along) == 1:
         words = [f"There is one value of {x['title']}, {along[0]}: the table has its numbers."]

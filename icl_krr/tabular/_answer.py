@@ -110,9 +110,8 @@ def needs_float64(answer: Answer, config: DepthConfig) -> str:
             f"exact KRR in float32 is up to {100 * away:.2g} % of a standard deviation away from "
             "that in float64"
         )
-    if facts["steps_because"] == "nearest" or (
-        config.steps is None and status and not status["ok"]
-    ):
+    wrong = status and not status["ok"]
+    if facts["steps_because"] == "nearest" or (config.steps is None and wrong):
         return f"the transformer in float32 misses exact KRR (error {status['error']:.2g})"
     return ""
 

@@ -79,10 +79,6 @@ def solver_keywords(
     return values
 
 
-def given_ridge(kernel: Kernel, task: Task, ridge: Any) -> Any:
-    return ridge
-
-
 def ridges(kernel: Kernel, task: Task, ridge: Any) -> Any:
     """The ridges of a family whose noise may be a quarter of the expected one, or four times it."""
     return jnp.asarray(ridge) * jnp.array([0.25, 1.0, 4.0])
@@ -95,10 +91,6 @@ def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
 def preconditioner(kernel: Kernel, task: Task, ridge: Any) -> Nystrom:
     rank = max(1, min(task.num_supports, task.num_features) // 2)
     return nystrom(kernel, task.x, ridge=ridge, rank=rank)
-
-
-def num_supports(kernel: Kernel, task: Task, ridge: Any) -> int:
-    return task.num_supports
 
 
 def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
@@ -125,11 +117,11 @@ def stable_momentum(kernel: Kernel, task: Task, ridge: Any) -> float:
 
 
 INPUTS: dict[str, Callable[..., Any]] = {
-    "ridge": given_ridge,
+    "ridge": lambda kernel, task, ridge: ridge,
     "ridges": ridges,
     "spectrum": spectrum,
     "preconditioner": preconditioner,
-    "num_supports": num_supports,
+    "num_supports": lambda kernel, task, ridge: task.num_supports,
     "step_size": step_size,
     "curvature": curvature,
 }

@@ -177,10 +177,8 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
         return Kernels(kernel, smoother, errors)
     if config.set_bandwidths:
         return Kernels(kernel, kernel, errors)
-    best = _model_selection.choose_kernel(
-        family, task, config.ridge, None, progress, config.centred
-    )
-    return Kernels(best.kernel, kernel, errors)
+    one = _model_selection.choose_kernel(family, task, config.ridge, None, progress, config.centred)
+    return Kernels(one.kernel, kernel, errors)
 
 
 def choose_kernel(

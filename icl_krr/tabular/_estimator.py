@@ -280,10 +280,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = supports.scaling.undo(scaled)[:rows]
         if not return_std:
             return like(table, mean)
-        gaussian_process = self._process(points, self._amplitude)
-        if not gaussian_process.ok:
-            warn(f"standard deviations: {gaussian_process.source}; use a larger ridge")
-        elif np.any(np.abs(scaled - gaussian_process.mean) > SMALL * gaussian_process.std):
+        process = self._process(points, self._amplitude)
+        if not process.ok:
+            warn(f"standard deviations: {process.source}; use a larger ridge")
+        elif np.any(np.abs(scaled - process.mean) > SMALL * process.std):
             hint = f"use more steps ({4 * self.steps_})"
             if self.kernel_.approximated:
                 hint += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
@@ -291,11 +291,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "standard deviations: predictions differ from exact regression by more than "
                 f"{SMALL} standard deviations; {hint}"
             )
-        std = (
-            gaussian_process.std
-            if noise
-            else np.sqrt(np.multiply.outer(gaussian_process.variance, gaussian_process.amplitude))
-        )
+        std = process.std
+        if not noise:
+            std = np.sqrt(np.multiply.outer(process.variance, process.amplitude))
         return like(table, mean), like(table, supports.scaling.undo_width(std)[:rows])
 
 

@@ -57,9 +57,7 @@ class Column:
         return np.array([number(value) for value in values])[:, None]
 
 
-def columns_of(
-    cells: Cells, names: Sequence[str], encode: bool
-) -> tuple[tuple[Column, ...], list[str]]:
+def columns_of(cells: Cells, names: list[str], encode: bool) -> tuple[tuple[Column, ...], list]:
     """The columns with these names, and a sentence for each reason why some are refused.
 
     Columns of text are encoded if they have few different texts, or else refused by name.

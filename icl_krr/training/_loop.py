@@ -177,12 +177,8 @@ def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, 
     losses = best.losses(tasks)
     if settings.objective != LIKELIHOOD:
         return tasks, None, losses
-    observed, others = (
-        jax.jit(draw_observed)(
-            jax.random.split(jax.random.fold_in(key, i), settings.validation), family
-        )
-        for i in (5, 6)
-    )
+    keys = (jax.random.split(jax.random.fold_in(key, i), settings.validation) for i in (5, 6))
+    observed, others = (jax.jit(draw_observed)(each, family) for each in keys)
     return tasks, observed, losses | likelihoods(best, scale_of(best, family, others), observed)
 
 

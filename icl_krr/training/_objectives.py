@@ -19,6 +19,7 @@ from ..transformer import Transformer, predict_batch, predictive, run_with_cache
 from ..uncertainty import log_density
 
 Build = Callable[[Any], Transformer]
+System = Callable[[Any], tuple[Kernel, Any]]
 """Function from parameters, any pytree, to a model."""
 
 Objective = Callable[[Any], jax.Array]
@@ -97,9 +98,7 @@ def negative_log_likelihood(build: Build, tasks: Task) -> Objective:
     return Partial(objective, as_pytree(build), tasks)
 
 
-def marginal_likelihood(
-    build: Build, system: Callable[[Any], tuple[Kernel, Any]], tasks: Task
-) -> Objective:
+def marginal_likelihood(build: Build, system: System, tasks: Task) -> Objective:
     r"""Build an objective: minus the log marginal likelihood per support, with the model's alpha.
 
     $$(y^T \alpha + \log \det A + n \log 2\pi) / 2n$$

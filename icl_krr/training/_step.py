@@ -40,6 +40,10 @@ class State(NamedTuple):
     step: jax.Array
 
 
+StepResult = tuple[State, jax.Array]
+"""The state after a step, and the loss of the step."""
+
+
 def optimiser(settings: Training) -> optax.GradientTransformation:
     s = settings
     rate = optax.warmup_cosine_decay_schedule(
@@ -70,9 +74,7 @@ def state_before(model: Transformer, settings: Training) -> State:
     return State(copy, optimiser(settings).init(copy), key, jnp.zeros((), int))
 
 
-def advance(
-    state: State, family: Sampler, settings: Training, best: Optimal = None
-) -> tuple[State, jax.Array]:
+def advance(state: State, family: Sampler, settings: Training, best: Optimal = None) -> StepResult:
     """Update the weights once, on freshly drawn tasks.
 
     The step is compiled once for each combination of state structure, family shapes and settings.
@@ -100,9 +102,7 @@ def advance(
 
 
 @partial(jax.jit, static_argnames="settings", donate_argnums=0)
-def state_after(
-    state: State, family: Sampler, settings: Training, best: Optimal
-) -> tuple[State, jax.Array]:
+def state_after(state: State, family: Sampler, settings: Training, best: Optimal) -> StepResult:
     model, moments, key, step = state
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
     if best is not None:

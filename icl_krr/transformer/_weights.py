@@ -149,9 +149,8 @@ class Transformer:
         Args:
             name: the argument, such as "spectrum".
         """
-        return (
-            self.construction is not None and name in signature(self.construction.func).parameters
-        )
+        build = self.construction
+        return build is not None and name in signature(build.func).parameters
 
     @property
     def blocks_per_step(self) -> int:

@@ -72,6 +72,7 @@ def run(settings: Ablate) -> Outcome:
         find(config.model, *SOLVERS)  # before a folder is made
     with working(settings) as show:
         ablation = examine(config, lambda words: show(f"{config.model}: {words}"))
+    title = f"{config.model}, seed {settings.seed}, float64"
     return Outcome(
         {"rows": ablation.rows},
         printed(config, ablation),
@@ -79,9 +80,7 @@ def run(settings: Ablate) -> Outcome:
             "ablate.csv": ablation.rows,
             "ablate.md": to_markdown(table(ablation)),
             "meta.json": {},
-            "ablate": partial(
-                ablation_figure, ablation, f"{config.model}, seed {settings.seed}, float64"
-            ),
+            "ablate": partial(ablation_figure, ablation, title),
         },
         {"losses": ablation.losses},
     )

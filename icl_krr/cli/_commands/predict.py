@@ -103,13 +103,13 @@ def run(settings: Predict) -> Outcome:
     depths = outcome({name: result.result}, settings.seed)
     files = {"predictions.csv": cells, **depths.files}
     files |= {"features.csv": features} if features else {}
+    parts = [
+        *summary(settings, rows, rmse, result, calibration),
+        *feature_summary(features, result),
+    ]
     return Outcome(
         {"predictions": rows, **depths.record},
-        [
-            *summary(settings, rows, rmse, result, calibration),
-            *feature_summary(features, result),
-            *depths.parts,
-        ],
+        [*parts, *depths.parts],
         files,
         {
             **depths.facts,
@@ -160,18 +160,11 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
 
 
 def summary(
-    settings: Predict,
-    rows: Rows,
-    rmse: dict[str, float],
-    answer: Answer,
-    coverage: dict[str, float],
+    settings: Predict, rows: Rows, rmse: dict[str, float], answer: Answer, cover: dict[str, float]
 ) -> tuple[TextTable, str]:
     count = f"first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else f"all {len(rows)}"
     lines = [
-        [
-            format_number(value, 5) if isinstance(value, float) else str(value)
-            for value in row.values()
-        ]
+        [format_number(v, 5) if isinstance(v, float) else str(v) for v in row.values()]
         for row in rows[:MAX_ROWS]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
@@ -197,7 +190,7 @@ def summary(
         )
     if rmse:
         each = ", ".join(f"{name} {format_number(value, 4)}" for name, value in rmse.items())
-        words += coverage_summary(rows, coverage)
+        words += coverage_summary(rows, cover)
         words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"

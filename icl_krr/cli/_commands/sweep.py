@@ -67,16 +67,16 @@ def run(settings: Sweep) -> Outcome:
     values, lines = map(_parse_number, settings.values), map(register_file, settings.lines)
     config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
     with working(settings) as show:
-        study = _study.run(grid.study(config), settings.folder, show)
-    rows = [row for _, cell in study.cells for row in cell]
+        work = _study.run(grid.study(config), settings.folder, show)
+    rows = [row for _, cell in work.cells for row in cell]
     axis, dtype = axis_of(config.axis), str(jnp.result_type(float))
-    sources = {one["cell"]["line"]: one["source"] for one in study.records if one["source"]}
+    sources = {one["cell"]["line"]: one["source"] for one in work.records if one["source"]}
     drawn = grid.last(rows) if axis.plot.x == "value" else rows
     return Outcome(
         {"rows": rows},
         summary(config, rows),
         {
-            "results.csv": [row for one in study.records for row in one["result"]],
+            "results.csv": [row for one in work.records for row in one["result"]],
             "meta.json": {},
             config.axis: partial(sweep_figure, config.axis, axis.plot, drawn, dtype, axis.against),
         },
@@ -84,12 +84,9 @@ def run(settings: Sweep) -> Outcome:
             "dtype": dtype,
             "config": plain(asdict(config)),
             "own_solvers": sources,
-            "cells": [one["cell"] | {"rows": len(one["result"])} for one in study.records],
+            "cells": [one["cell"] | {"rows": len(one["result"])} for one in work.records],
         },
-        [
-            f"{study.before} of {len(study.cells)} cells (pairs of line and seed) were finished "
-            "before"
-        ],
+        [f"{work.before} of {len(work.cells)} cells (pairs of line and seed) were finished before"],
     )
 
 

@@ -68,11 +68,8 @@ def run(settings: Verify) -> Outcome:
     chosen = choose_claims(settings.claims)
     if settings.set and not settings.claims:
         raise ValueError("set needs the names of claims, such as C16 --set draws=4")
-    configs = {
-        name: changed(name, claim, settings.quick, settings.set)
-        for name, claim in chosen.items()
-        if settings.set
-    }
+    pairs = chosen.items() if settings.set else ()
+    configs = {name: changed(name, one, settings.quick, settings.set) for name, one in pairs}
     seeds = settings.seeds
     if seeds is None:
         seeds = 1 if settings.quick else 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..._core import checks
@@ -71,8 +72,8 @@ def at_most(name: str, value: Any, config: Any, minimum: int = 1) -> None:
         raise ValueError(f"values must be <= {name} = {getattr(config, name)}, got {value}")
 
 
-def support(value: Any, config: Any) -> None:
-    at_most("num_supports", value, config)
+support = partial(at_most, "num_supports")
+step = partial(at_most, "steps", minimum=0)
 
 
 def feature(value: Any, config: Any) -> None:
@@ -95,10 +96,6 @@ def floating(value: Any, config: Any) -> None:
 
 def relu_width(value: Any, config: Any) -> None:
     checks.even("values", value)
-
-
-def step(value: Any, config: Any) -> None:
-    at_most("steps", value, config, minimum=0)
 
 
 def check_temperature(name: str, value: Any, config: Any = None) -> None:

@@ -16,7 +16,7 @@ from ..._core.rounding import cast
 from ...catalogue import SOLVERS
 from ...training._reference import average
 from .._shared.rows import Rows, tidy
-from .._study import Cell, Study
+from .._study import Study
 from .config import SweepConfig, axis_of
 from .trial import Trial, draw
 
@@ -38,15 +38,9 @@ def study(config: SweepConfig) -> Study:
         {**settings, "dtype": str(jnp.result_type(float))},
         {"line": config.lines, "seed": range(config.seed, config.seed + config.seeds)},
         lambda cell: run_cell(config, **cell),
-        source_of,
+        lambda cell: SOLVERS[cell["line"]].source if cell["line"] in SOLVERS else "",
         ("results.csv",),
     )
-
-
-def source_of(cell: Cell) -> str:
-    """The user's code of a solver that is not in this library."""
-    entry = SOLVERS.get(cell["line"])
-    return "" if entry is None else entry.source
 
 
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:

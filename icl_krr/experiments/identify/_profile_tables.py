@@ -112,13 +112,10 @@ def printed(name: str, findings_of_seeds: Sequence[ProfileFindings]) -> list[Tex
         for one in findings.profile.readings:
             names[f"{one.measure}, {one.alignment}"].append(one.nearest.name)
     header, lines = reading_table(reading)
+    title = f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}"
     return [
         TextTable(f"{name}: the solver with the nearest errors", verdicts[0], [verdicts[1]]),
-        TextTable(
-            f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}",
-            header,
-            [lines],
-        ),
+        TextTable(title, header, [lines]),
         "distance: root mean square over layers of the difference of both logarithms, with its "
         "95 % interval over tasks. tied: not farther than the nearest solver beyond chance. "
         "A null takes no steps: " + "; ".join(f"{k} is {one.words}" for k, one in NULLS.items()),

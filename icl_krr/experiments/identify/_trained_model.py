@@ -135,10 +135,7 @@ Positions = Mapping[int, Findings]
 
 
 def examine_positions(
-    run: Run,
-    config: IdentifyConfig,
-    positions: tuple[int, ...] = (),
-    progress: Show = lambda _: None,
+    run: Run, config: IdentifyConfig, positions: tuple[int, ...] = (), show: Show = lambda _: None
 ) -> Positions:
     """Examine a model after each number of supports in `positions`, and after all n of its tasks.
 
@@ -159,7 +156,7 @@ def examine_positions(
     for count in sorted({*positions, longest}):
         shorter = run._replace(family=dataclasses.replace(family, num_supports=count))
         words = f"{count} of {longest} supports: " if positions else ""
-        findings[count] = examine(shorter, config, lambda what, words=words: progress(words + what))
+        findings[count] = examine(shorter, config, lambda what, words=words: show(words + what))
     return findings
 
 

@@ -57,9 +57,7 @@ def scaled_log_parameters(solver: Tunable, kernel: str, relative: Logs, tasks: T
     return jnp.array([logs[name] + box.power * size for name, box in boxes.items()])
 
 
-def solve(
-    solver: SolverEntry, kernel: str, logs: Logs, task: Task, steps: int
-) -> Float[Array, "steps m"]:
+def solve(solver: SolverEntry, kernel: str, logs: Logs, task: Task, steps: int) -> Array:
     """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
     predictions = run_oracle(solver, kernel, logs, task, steps).prediction
     if not solver.iterates or solver.sequential:

@@ -52,6 +52,7 @@ class LayerArrays(NamedTuple):
 def run_model(layer_predictions: LayerPredictions, fitted: Task, scored: Task) -> LayerArrays:
     """Run a JAX function on two batches, and differentiate it on the second."""
     check_outputs(fitted, scored)
+    name = "predictions of layer_predictions"
     for tasks in (fitted, scored):
         shape = (tasks.num_queries, *tasks.y.shape[2:])
         axes = f"[layers + 1, queries{', outputs' if len(shape) == 2 else ''}]"
@@ -59,13 +60,11 @@ def run_model(layer_predictions: LayerPredictions, fitted: Task, scored: Task) -
             "layer_predictions must return the predictions before the first layer and after every "
             f"layer, {axes} with layers >= 1 and queries = {shape[0]}"
         )
-        eval_output_shape(
-            "predictions of layer_predictions", layer_predictions, tasks, requirement, (-2, *shape)
-        )
+        eval_output_shape(name, layer_predictions, tasks, requirement, (-2, *shape))
     run = jax.jit(partial(map_tasks, layer_predictions))
     fitted_predictions, predictions = run(fitted), run(scored)
     for array in (fitted_predictions, predictions):
-        checks.finite("predictions of layer_predictions", array)
+        checks.finite(name, array)
     derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_predictions)))
     hats, other_hats = derive(scored), derive(roll_outputs(scored))
     return LayerArrays(*map(np.asarray, (fitted_predictions, predictions, hats, other_hats)))

@@ -286,10 +286,6 @@ def polynomials(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np
     return np.moveaxis(table, -1, 0)
 
 
-def _resolvents(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np.ndarray:
-    return layer_values / (sigma + layer_values)
-
-
 NULLS = {
     "interpolation": "an interpolation between 0 and exact kernel ridge regression",
     "ridge path": "exact kernel ridge regression with a ridge of its own at every layer",
@@ -298,7 +294,7 @@ NULLS = {
 """What a model may do from layer to layer without a solver's steps, by the name in tables."""
 
 FILTER_FAMILIES = (
-    FilterFamily("any filter", _resolvents, RESOLVENTS, linear=True),
+    FilterFamily("any filter", lambda s, ridge, at: at / (s + at), RESOLVENTS, linear=True),
     *(FilterFamily(f"degree {t}", polynomials, np.arange(t), linear=True) for t in DEGREES),
     FilterFamily("interpolation", exact_regression, np.ones(1), linear=True, ridges=RIDGES),
     FilterFamily("ridge path", ridge_path, np.log(10) * np.linspace(-8, 3, 56)),

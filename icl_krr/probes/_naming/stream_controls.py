@@ -30,9 +30,7 @@ MIXTURES = 4
 """Number of draws of the mixed steps."""
 
 
-def state_rows(
-    fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
-) -> Halves:
+def state_rows(fit: CandidateFit, halves: tuple, size: float, steps: int, state: str) -> Halves:
     """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
     each = (step_rows(*fit[:2], fit.logs, half, size, steps, state) for half in halves)
     rows = Halves(*(np.asarray(part, float)[:, : max(fit.alignment) + 1] for part in each))
@@ -110,8 +108,8 @@ def target_gaps(
     target that the start decodes, such as the first alpha, has distance 0 to any model.
     """
     gaps: dict[str, Gaps] = {name: {} for name in targets}
-    each_target = [*targets.values()]
-    first = each_target[0].fitted
+    halves = [*targets.values()]
+    first = halves[0].fitted
     for s, (space, all_decoders) in enumerate(model.spaces.items()):
         layers = [one for one, keep in zip(all_decoders, has_step, strict=True) if keep]
         squares, sizes = [], []
@@ -119,9 +117,7 @@ def target_gaps(
             extent = np.linalg.norm(first[:, layer], axis=-1)
             if layer and extent[s] <= MIN_INNOVATION * extent[0]:
                 continue
-            rows = Halves(
-                *(np.stack([t[h][s, layer] for t in each_target], axis=1) for h in (0, 1))
-            )
+            rows = Halves(*(np.stack([t[h][s, layer] for t in halves], axis=1) for h in (0, 1)))
             left = (one.residual(rows).reshape(tasks, -1, len(targets)) for one in (decoder, start))
             each = [np.sum(part**2, axis=1) for part in left]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
@@ -189,7 +185,7 @@ class StreamComparison(NamedTuple):
 
 def comparison(fit: CandidateFit, of: RoleStreams, spectra: Any, steps: int) -> StreamComparison:
     """The gaps to a candidate and, at its own parameters, to nulls and of controls."""
-    rows = state_rows(fit, (of.fitted, of.scored), of.size, steps)
+    rows = state_rows(fit, (of.fitted, of.scored), of.size, steps, "prediction")
     steps_of_layers = layer_targets(fit, rows)
     targets = {OWN: steps_of_layers} | _null_targets(fit, spectra, of.model, of.start, of.size)
     mixtures = [f"{MIXED}, draw {i}" for i in range(MIXTURES if takes_steps(fit) else 0)]
@@ -266,12 +262,7 @@ def gap_distances(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
 
 
 def candidate_result(
-    one: StreamComparison,
-    reason: str,
-    of: RoleStreams,
-    draws: np.ndarray,
-    supports: Any,
-    effects: Any,
+    one: StreamComparison, reason: str, of: RoleStreams, draws: np.ndarray, supports: Any, uses: Any
 ) -> CandidateResult:
     """The candidate with its staircases: how far each layer is from each step, and the control."""
     own = gap_distances(one.gaps, draws)
@@ -280,5 +271,5 @@ def candidate_result(
         matrix = _staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
     ranks = _count_independent_steps(one.targets, of.model, one.fit)
-    stream = distances.StreamResult(controls, ranks, supports, effects)
+    stream = distances.StreamResult(controls, ranks, supports, uses)
     return CandidateResult(one.fit, own, reason, stream_result=stream)

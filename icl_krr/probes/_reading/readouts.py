@@ -196,9 +196,7 @@ def _regress_layers(h: Float[Array, "b layers q d"], y: Float[Array, "b q ..."],
     return jax.lax.map(lambda layer: ridge_regression(layer, rows, cut), features)
 
 
-def ridge_regression(
-    features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
-) -> tuple:
+def ridge_regression(inputs: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int) -> tuple:
     """Weights, mean and offset. The ridge has the least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -211,9 +209,9 @@ def ridge_regression(
         shrunk = rotated[None] / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
         return jnp.einsum("de,ker->kdr", vectors, shrunk), mean, offset
 
-    weights, mean, offset = solve(features[:cut], targets[:cut])
-    centred = features[cut:] - mean[None]
+    weights, mean, offset = solve(inputs[:cut], targets[:cut])
+    centred = inputs[cut:] - mean[None]
     predictions = jnp.einsum("md,kdr->kmr", centred, weights) + offset[None, None]
     best = jnp.argmin(jnp.sum((predictions - targets[None, cut:]) ** 2, axis=(1, 2)))
-    weights, mean, offset = solve(features, targets)
+    weights, mean, offset = solve(inputs, targets)
     return weights[best], mean, offset
