@@ -11,17 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import icl_krr as ik
 from benchmarks.records import Row as Record, rounded
-from icl_krr import constructions, per_step, solvers
 from icl_krr.catalogue import SOLVERS, compared, taken
-from icl_krr.constructions import compile, machine
 from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench as bench
 from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
 from icl_krr.experiments.solverbench import BenchConfig, BenchFamily, largest_eigenvalues
-from icl_krr.kernels import Kernel
-from icl_krr.probes import fit_probe, layerwise
-from icl_krr.residual import ROLES, Read
-from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Architecture, Transformer, init
 
 PARTS = ("heads", "units", "layer")
@@ -88,14 +83,14 @@ def run_setting(run: Run, sizes: dict[str, int], condition: float | None) -> Ben
     return BenchFamily("run", family, tasks, probing, config)
 
 
-def exact_of(family: Any) -> tuple[Kernel, Any]:
+def exact_of(family: Any) -> tuple[ik.Kernel, Any]:
     """Kernel and ridge of the posterior mean of a family."""
     if not hasattr(family, "optimal"):
         raise ValueError(f"the posterior mean of the family must be known, got {family}")
     return family.optimal()
 
 
-def kernel_of(name: str, one: BenchFamily) -> Kernel | None:
+def kernel_of(name: str, one: BenchFamily) -> ik.Kernel | None:
     """The kernel of a construction on these tasks; None if the solver takes none that suits."""
     first_choice = "gaussian" if hasattr(one.sampler, "kernel") else "linear"
     takes = taken(name) if name in CANDIDATES else ("linear", "gaussian")
@@ -126,7 +121,7 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
         kwargs = one.compile_keywords(kernel) | {"steps": steps}
         if name != "steepest_descent":
             kwargs["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
-        return compile(getattr(bench, name), kernel, **kwargs)
+        return ik.compile(getattr(bench, name), kernel, **kwargs)
     row = SOLVERS[FORMS[name] if form == "form" else name]
     needs = one.solver_keywords(row, kernel)
     if "spectrum" in needs:
@@ -139,10 +134,10 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
     elif slower != 1:
         return None
     kwargs = {**needs, **one.attention(kernel), **row.options}
-    return constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **kwargs)
+    return ik.constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **kwargs)
 
 
-def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
+def smoother(name: str, kernel: ik.Kernel, one: BenchFamily) -> Transformer:
     r"""A model whose layers hold Nadaraya-Watson estimators of y and no residual.
 
     With equal or falling shares $w_t$ of sum 1, each layer adds $w_t f$ to the prediction. The
@@ -152,14 +147,14 @@ def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
     t = jnp.arange(float(steps))
     sharper = name == "smoother_sharper"
     shares = {"smoother_equal": jnp.ones(steps), "smoother_falling": 0.5**t}.get(name, 0 * t)
-    number = per_step(4.0 ** (t - steps + 1) if sharper else shares / jnp.sum(shares))
-    m: Any = machine(kernel, one.tasks.num_features, attention="softmax")
-    m.log_sink = -1e30 * m.inside(ROLES)  # no weight
-    prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
+    number = ik.per_step(4.0 ** (t - steps + 1) if sharper else shares / jnp.sum(shares))
+    m: Any = ik.constructions.machine(kernel, one.tasks.num_features, attention="softmax")
+    m.log_sink = -1e30 * m.inside(ik.residual.ROLES)  # no weight
+    prediction = m.state("prediction", ik.residual.ROLES, "kernel-weighted mean of y")
     (term,) = m.terms
 
     def step() -> None:
-        mean = m.scratch("mean", ROLES, "kernel-weighted mean of y")
+        mean = m.scratch("mean", ik.residual.ROLES, "kernel-weighted mean of y")
         m.head(number * term.query if sharper else term.query, term.key, m.y, to=mean)
         m.add(mean - prediction if sharper else number * mean, to=prediction)
 
@@ -174,10 +169,10 @@ def random_encoder(one: BenchFamily) -> Transformer:
     targets = outputs_of(one.probing).reshape(-1, 1)
     features = last.reshape(len(targets), -1)[:, :WIDTH]
     weights, _, _ = ridge_regression(features, targets, 3 * len(targets) // 4)
-    return model.replace(weights=model.weights.replace(readout=Read({"stream": weights}, 1)))  # pyright: ignore[reportAttributeAccessIssue]
+    return model.replace(weights=model.weights.replace(readout=ik.Read({"stream": weights}, 1)))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def outputs_of(tasks: Task) -> jax.Array:
+def outputs_of(tasks: ik.Task) -> jax.Array:
     assert tasks.y_query is not None
     return tasks.y_query
 
@@ -193,7 +188,7 @@ def places_of(model: Transformer, part: str) -> set[tuple[int, str]]:
     return places
 
 
-def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def without_parts(model: Transformer, tasks: ik.Task) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Predictions [b, q] intact, and [parts, L, b, q] without each part of each layer.
 
     Zeros replace the part, or its means over tasks and tokens of the same role. The first of all
@@ -209,7 +204,7 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
         jnp.asarray(np.repeat(hits, counts, axis=0)),
         jnp.asarray(np.concatenate([np.arange(count) for count in counts])),
         jnp.tile(jnp.array([0, jnp.iinfo(jnp.int32).max]), (total, 1)),
-        jnp.ones((total, len(ROLES)), bool),
+        jnp.ones((total, len(ik.residual.ROLES)), bool),
     )
     means = interventions.role_means(model, tasks, interventions.point_names(ids))
     sources = {"zero": jax.tree.map(jnp.zeros_like, means), "mean": means}
@@ -222,14 +217,14 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
 
 
 @jax.jit
-def exact_predictions(kernel: Any, ridge: Any, tasks: Task) -> jax.Array:
-    return map_tasks(lambda task: solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
+def exact_predictions(kernel: Any, ridge: Any, tasks: ik.Task) -> jax.Array:
+    return ik.map_tasks(lambda task: ik.solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
 
 
 @jax.jit
-def layer_errors(model: Transformer, probe: Any, tasks: Task) -> jax.Array:
+def layer_errors(model: Transformer, probe: Any, tasks: ik.Task) -> jax.Array:
     """Squared errors of a linear probe after every layer, summed over queries [b, L + 1]."""
-    predictions = map_tasks(lambda task: layerwise(model, task, probe), tasks)
+    predictions = ik.map_tasks(lambda task: ik.probes.layerwise(model, task, probe), tasks)
     return jnp.sum((predictions - outputs_of(tasks)[:, None]) ** 2, axis=-1)
 
 
@@ -249,7 +244,7 @@ def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Reco
         squares = {name: sums((changed - other) ** 2) for name, other in others.items()}
         record["removed"][replace] = finite(squares)
     if profile:
-        probe = fit_probe(model, one.probing)
+        probe = ik.probes.fit_probe(model, one.probing)
         record |= finite({"profile": layer_errors(model, probe, tasks)})
     return record | {"cpu_seconds": time.process_time() - began}
 

@@ -152,9 +152,8 @@ def markdown(rows: list[Row]) -> str:
         best = min(competitors, key=lambda row: row.median_ms)
         line = [contest, f"{ours.median_ms:.3g} ({ours.lower_ms:.3g}-{ours.upper_ms:.3g})"]
         line += [best.program, f"{best.median_ms:.3g}", f"{ours.median_ms / best.median_ms:.2f}"]
-        line += ["" if ours.target is None else f"{ours.target:g}x"]
-        line += [{True: "yes", False: "no", None: ""}[ours.met]]
+        goal = "" if ours.target is None else f"{ours.target:g}x"
+        line += [goal, {True: "yes", False: "no", None: ""}[ours.met]]
         line += [f"{max(ours.first_ms - ours.median_ms, 0) / 1e3:.2g}"]
-        line += ["" if ours.scratch_mb is None else f"{ours.scratch_mb:.3g}"]
-        lines.append(line)
+        lines.append([*line, "" if ours.scratch_mb is None else f"{ours.scratch_mb:.3g}"])
     return to_markdown((header, lines))

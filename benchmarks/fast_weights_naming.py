@@ -16,19 +16,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+import icl_krr as ik
 from benchmarks import records
 from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
-from icl_krr import constructions, experiments
+from icl_krr import experiments
 from icl_krr.catalogue import SOLVERS, Box, candidate, register
 from icl_krr.experiments import Cell, Lines, Recipe, Study, draw_tasks, project, to_markdown
 from icl_krr.experiments.identify import run_oracle
-from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
-from icl_krr.solvers import prefix_conjugate_gradient
-from icl_krr.tasks import LinearRegression, Task, map_tasks
-from icl_krr.transformer import Transformer, dense, predict_along
 
 GATE = 0.1
 RULES: dict[str, dict[str, float]] = {
@@ -114,20 +111,20 @@ def candidate_names() -> tuple[str, ...]:
     return (*RULES, *(f"gated_{name}" for name in RULES), *BATCH)
 
 
-def tasks_of(noise: float, seed: int, sphere: bool, count: int) -> tuple[Task, Task]:
+def tasks_of(noise: float, seed: int, sphere: bool, count: int) -> tuple[ik.Task, ik.Task]:
     """Tasks to fit and tasks to score; on a sphere, all inputs have length 1."""
     sizes: Record = {"num_features": FEATURES, "num_supports": SUPPORTS, "num_queries": QUERIES}
-    family = LinearRegression(**sizes, noise=noise)
+    family = ik.tasks.LinearRegression(**sizes, noise=noise)
     key = jax.random.fold_in(jax.random.key(seed), 50)
     tasks = draw_tasks(key, count, family).replace(y_query=None)
     return halves(jax.vmap(partial(project, sphere=jnp.array(sphere)))(tasks))
 
 
-def halves(tasks: Task) -> tuple[Task, Task]:
+def halves(tasks: ik.Task) -> tuple[ik.Task, ik.Task]:
     return jax.tree.map(lambda leaf: leaf[::2], tasks), jax.tree.map(lambda leaf: leaf[1::2], tasks)
 
 
-def model_of(case: Case) -> tuple[Transformer, jax.Array]:
+def model_of(case: Case) -> tuple[ik.Transformer, jax.Array]:
     """The construction, and the steps that count as its layers.
 
     The answer of a rule that takes in one support a step is known after the last: its layers repeat
@@ -138,7 +135,7 @@ def model_of(case: Case) -> tuple[Transformer, jax.Array]:
     kwargs = kwargs | ({"log_gate": -GATE} if case.gated else {})
     repeats = row.sequential or case.edge == "converged"
     steps = SUPPORTS if repeats else LAYERS
-    model = constructions.lookup(row)(Linear(), num_features=FEATURES, steps=steps, **kwargs)
+    model = ik.constructions.lookup(row)(ik.Linear(), num_features=FEATURES, steps=steps, **kwargs)
     return model, jnp.array([0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)])
 
 
@@ -155,12 +152,12 @@ def identified(case: Case, count: int) -> Record:
         if case.reading == OWN:
             result = identify(lambda task: layerwise(model, task)[at], *tasks, **kwargs)
         else:
-            reader = partial(changed, dense(model), at, turn(case))
+            reader = partial(changed, ik.dense(model), at, turn(case))
             result = identify_streams(reader, *tasks, **kwargs)
     return {**case._asdict(), **row_of(result), "seconds": time.perf_counter() - began}
 
 
-def turn(case: Case) -> Callable[[Task, jax.Array], jax.Array]:
+def turn(case: Case) -> Callable[[ik.Task, jax.Array], jax.Array]:
     """What is done to the streams: nothing, or a rotation.
 
     The streams are rotated, and not the weights: a model whose weights are rotated divides rounding
@@ -210,7 +207,7 @@ def answered(folder: Path, seed: int, count: int) -> Record:
         fitted, scored = halves(drawn)
         model = jax.tree.map(lambda leaf: jnp.asarray(leaf, drawn.x.dtype), trained_run.model)
 
-        def predictions(task: Task) -> jax.Array:
+        def predictions(task: ik.Task) -> jax.Array:
             last = layerwise(model, task)[-1]
             return jnp.stack([0 * last, *[last] * LAYERS])
 
@@ -219,33 +216,33 @@ def answered(folder: Path, seed: int, count: int) -> Record:
         result = identify(predictions, fitted, scored, candidates=names, steps=2 * LAYERS, **kwargs)
         row = row_of(result)
         row["baselines"] = {name: means(spaces) for name, spaces in result.baselines.items()}
-        ours = map_tasks(partial(predict_along, model), scored)
+        ours = ik.map_tasks(partial(ik.predict_along, model), scored)
         for one, candidate_result in zip(row["candidates"], result.candidates, strict=True):
             one["along"] = along_distance(candidate_result.fit, scored, ours)
-        row["exact along"] = away(ours, map_tasks(partial(exact_along, family), scored), family)
+        row["exact along"] = away(ours, ik.map_tasks(partial(exact_along, family), scored), family)
         kwargs |= {"candidates": (*RULES,), "steps": 2 * model.depth}
         by_stream = identify_streams(model, fitted, scored, **kwargs)
     return {**row, "by stream": row_of(by_stream)}
 
 
-def along_distance(fit: CandidateFit, tasks: Task, predictions: jax.Array) -> float | None:
+def along_distance(fit: CandidateFit, tasks: ik.Task, predictions: jax.Array) -> float | None:
     """The distance of answers at all supports to those of a rule, with its fitted parameters."""
     row = candidate(fit.candidate)
     if not row.causal:
         return None
     step = -1 if row.sequential else max(fit.alignment)
 
-    def along(task: Task) -> jax.Array:
+    def along(task: ik.Task) -> jax.Array:
         return run_oracle(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
 
-    return away(predictions, map_tasks(along, tasks), tasks)
+    return away(predictions, ik.map_tasks(along, tasks), tasks)
 
 
-def exact_along(family: Any, task: Task) -> jax.Array:
+def exact_along(family: Any, task: ik.Task) -> jax.Array:
     """Ridge regression on every prefix, with the ridge of the family."""
     kernel, ridge = family.optimal()
     steps = task.num_features + 1
-    return prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
+    return ik.solvers.prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
 
 
 def away(ours: jax.Array, other: jax.Array, sizes: Any) -> float:

@@ -17,7 +17,6 @@ import numpy as np
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
-from icl_krr import theory
 from icl_krr.residual import embed, key_mask
 from icl_krr.transformer import forward
 
@@ -105,7 +104,7 @@ def route_a(quick: bool) -> dict[str, float]:
         best = ik.solvers.exact(kernel, task, ridge=ridge).prediction
         smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
         bounds = ik.spectral_bounds(kernel, task, ridge=ridge)
-        route = {"attention": ik.Softmax(log_sink=theory.log_sink(kernel, task))}
+        route = {"attention": ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))}
         build = ik.constructions
         needs: dict[str, tuple[Any, dict[str, Any]]] = {
             "conjugate gradient": (build.conjugate_gradient, {}),
@@ -133,7 +132,7 @@ def tables(quick: bool) -> dict[str, float]:
     for seed in range(1 if quick else 3):
         task = ik.tasks.sample(jax.random.key(seed), config)
         options: dict[str, Any] = {"ridge": 1.0, "steps": 100, "step_size": 1.9, **SIZES}
-        options["attention"] = ik.Softmax(log_sink=theory.log_sink(config.kernel, task))
+        options["attention"] = ik.Softmax(log_sink=ik.theory.log_sink(config.kernel, task))
         exact = ik.constructions.richardson(config.kernel, **options)
         bounds, target = ik.operand_bounds(exact, task), ik.predict(exact, task)
         for width in (64,) if quick else (64, 128, 256, 512):

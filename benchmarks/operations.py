@@ -10,17 +10,16 @@ import jax
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import called, operations as operations_of, parse
-from icl_krr.catalogue import SOLVERS, SolverEntry
 from icl_krr.experiments import to_markdown
 
 LINEAR, EXPONENTIAL, GAUSSIAN = (ik.Linear(), 8), (ik.Exponential(0.5), 2), (ik.Gaussian(0.7), 2)
 KNOWN = {"ridge": 0.1, "spectrum": (0.7, 300.0), "num_supports": 64}
-CASES: dict[str, tuple[tuple[Any, int], SolverEntry]] = {
+CASES: dict[str, tuple[tuple[Any, int], ik.catalogue.SolverEntry]] = {
     f"{attention}, {name}": (
         LINEAR if attention == "linear" else EXPONENTIAL if row.kernels == "any" else GAUSSIAN,
         row,
     )
-    for name, row in SOLVERS.items()
+    for name, row in ik.catalogue.SOLVERS.items()
     for attention in row.blocks
     if row.iterates and not row.causal and not row.one_task
 }

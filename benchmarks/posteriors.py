@@ -14,6 +14,7 @@ import numpy as np
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
+from benchmarks.records import Row
 from icl_krr.experiments import format_number, to_markdown
 
 SEED, SEEDS, QUERIES = 0, 3, 8
@@ -93,9 +94,7 @@ def slots(model: ik.Transformer, task: ik.Task, names: tuple[str, ...]) -> Any:
     return ik.run_with_cache(model, task, names=names)[1]
 
 
-def errors(
-    m: int, n: int, ridge: float, decay: float, dtype: str, times: dict[str, int]
-) -> dict[str, Any]:
+def errors(m: int, n: int, ridge: float, decay: float, dtype: str, times: dict[str, int]) -> Row:
     """The largest errors over seeds after some numbers of steps, against oracles in float64."""
     build, linear = ik.constructions, ik.Linear()
     steps = [*times.values()]
@@ -149,7 +148,7 @@ def document(record: dict[str, Any]) -> str:
     return "\n".join(map(to_markdown, tables))
 
 
-def after_steps(rows: list[records.Row], key: str) -> dict[str, Callable[[records.Row], str]]:
+def after_steps(rows: list[Row], key: str) -> dict[str, Callable[[Row], str]]:
     """A column for each number of steps."""
     return {f"{key}, {t} steps": lambda row, t=t: format_number(row[key][t]) for t in rows[0][key]}
 

@@ -17,18 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
+import icl_krr as ik
 from benchmarks import records, streams
 from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, name_of, of, said_of
 from icl_krr import experiments
 from icl_krr.catalogue import compared
 from icl_krr.experiments import Lines, identify as identification, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import record as whole_record, split_halves
-from icl_krr.probes import layerwise
-from icl_krr.tasks import Task, map_tasks
-from icl_krr.transformer import Transformer
 
 Row = dict[str, Any]
-Readout = Callable[[Task], jax.Array]
+Readout = Callable[[ik.Task], jax.Array]
 OWN, FACTOR, PROBE = "its own prediction", "one factor per layer", "a linear probe"
 READERS = {
     OWN: "the prediction that the model itself would make after a layer",
@@ -101,15 +99,15 @@ def own_reader(case: Case, one: bench.BenchFamily, reader: Any) -> Readout | Non
         assert model.weights is not None
         weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)
-        return lambda task: layerwise(weights, task)[layers]
-    if case.kind != RANDOM and isinstance(reader, Transformer):
-        return partial(layerwise, reader)
+        return lambda task: ik.probes.layerwise(weights, task)[layers]
+    if case.kind != RANDOM and isinstance(reader, ik.Transformer):
+        return partial(ik.probes.layerwise, reader)
     return None
 
 
-def factors(reader: Readout, tasks: Task) -> jax.Array:
+def factors(reader: Readout, tasks: ik.Task) -> jax.Array:
     """The factor of every layer [L + 1] with the least error on the tasks of the probes."""
-    predictions = jax.jit(partial(map_tasks, reader))(tasks)
+    predictions = jax.jit(partial(ik.map_tasks, reader))(tasks)
     products = jnp.sum(predictions * tasks.y_query[:, None], axis=(0, 2))
     size = jnp.sum(predictions**2, axis=(0, 2))
     return jnp.where(size > 0, products / jnp.where(size > 0, size, 1), 0)
@@ -135,7 +133,7 @@ def examine(case: Case, config: bench.BenchConfig) -> Row:
     protocol = protocol_of(case.tasks, case.kernel, one.config)
     subject, profiles = streams.subject_of(case, one), {}
     for name, read in readers(case, one, subject.reader).items():
-        predict = jax.jit(partial(map_tasks, read))
+        predict = jax.jit(partial(ik.map_tasks, read))
         predictions = [np.asarray(predict(t.tasks)) for t in (protocol.fitted, protocol.scored)]
         if np.all(np.isfinite(np.concatenate(predictions))):
             profiles[name] = short(protocol.read(predictions))

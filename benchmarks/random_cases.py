@@ -235,8 +235,7 @@ def audited_steps(function: Callable, *problem: Any) -> Any:
 
 
 def called(name: str) -> Callable:
-    call = lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task, ridge=ridge)  # noqa: E731
-    return jax.jit(call)
+    return jax.jit(lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task, ridge=ridge))
 
 
 def bounds(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:

@@ -11,7 +11,6 @@ import icl_krr as ik
 from benchmarks.records import RUNS, folder_of, options
 from icl_krr.experiments import RUNS as PACKAGE_RUNS, from_csv, load, to_markdown
 from icl_krr.tasks import Sampler, Task, sample
-from icl_krr.training import reference
 from icl_krr.transformer import step_cost
 
 CHUNK, TASKS, SEED = 2048, 20480, 77
@@ -35,7 +34,7 @@ def reached(name: str) -> list[str]:
     if the outputs at the queries have the noise of the supports.
     """
     run, key = load(folder_of(name)), jax.random.key(SEED)
-    best = reference(run.family, jax.random.fold_in(key, 0))
+    best = ik.training.reference(run.family, jax.random.fold_in(key, 0))
 
     def exact(task: Task) -> jax.Array:
         return ik.solvers.exact(best.kernel, task, ridge=best.ridge).prediction

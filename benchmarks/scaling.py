@@ -66,20 +66,14 @@ def slopes(models: list[Record]) -> list[Record]:
 def document(record: Record) -> str:
     """The tables: models with equivalent steps, slopes, and curves."""
     solvers = [*record["families"][0]["curves"]]
-    models = [
-        [
-            row["model"],
-            row["group"].removeprefix("trained "),
-            *(str(row[name]) for name in ("num_features", "num_supports", "depth", "width")),
-            str(row["seed"]),
-            format_number(row["dimension"]),
-            f"{row['updates']}{'' if row['converged'] else ', still falling'}",
-            f"{row['excess']:.3g} ± {row['sampling']:.1g}",
-            format_number(row["nadaraya_watson"] / row["exact"] - 1),
-            *(lab.format_steps(row["equivalents"][name]) for name in solvers),
-        ]
-        for row in sorted(record["models"], key=lambda row: (row["group"], task_settings(row)))
-    ]
+    sizes, models = ("num_features", "num_supports", "depth", "width", "seed"), []
+    for row in sorted(record["models"], key=lambda row: (row["group"], task_settings(row))):
+        cells = [str(row[name]) for name in sizes] + [format_number(row["dimension"])]
+        cells += [f"{row['updates']}{'' if row['converged'] else ', still falling'}"]
+        cells += [f"{row['excess']:.3g} ± {row['sampling']:.1g}"]
+        cells += [format_number(row["nadaraya_watson"] / row["exact"] - 1)]
+        cells += [lab.format_steps(row["equivalents"][name]) for name in solvers]
+        models.append([row["model"], row["group"].removeprefix("trained "), *cells])
     header = ["model", "architecture", "p", "N", "depth", "width", "seed", "effective dimension"]
     header += ["updates", "excess", "excess of one head"]
     for name in solvers:

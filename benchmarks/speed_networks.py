@@ -14,7 +14,6 @@ import icl_krr as ik
 from benchmarks.contests import Contest, scratch
 from benchmarks.speed_solvers import constructed, draw, exponential, first, linear
 from benchmarks.speed_transformer import gradients, plain_weights, predictions, torch_transformer
-from icl_krr.tasks import LinearRegression
 from icl_krr.training import mean_loss
 from icl_krr.transformer import Architecture, init, step_cost
 
@@ -22,7 +21,7 @@ from icl_krr.transformer import Architecture, init, step_cost
 def network(depth: int, width: int, batch: int, seed: int) -> tuple[ik.Transformer, ik.Task, str]:
     """A model in the style of GPT-2, and tasks of 82 tokens, p = 20."""
     spec = Architecture(num_features=20, width=width, depth=depth, causal=True, max_tokens=128)
-    tasks = draw(LinearRegression(num_features=20, num_supports=80), batch, seed)
+    tasks = draw(ik.tasks.LinearRegression(num_features=20, num_supports=80), batch, seed)
     return init(jax.random.key(seed), spec), tasks, f"{depth} layers x {width}"
 
 

@@ -309,9 +309,8 @@ def figure_2_table(rows: list[Row]) -> str:
     lines = []
     for (family, mode), cells in PUBLISHED.items():
         for k, layers in enumerate(LAYERS):
-            cells_of_row = [f"{row[k]:.2f}" for row in cells]
             about = [family, f"Kang et al., trained, {mode}", "trained on the family"]
-            lines.append([*about, str(layers), str(layers), *cells_of_row])
+            lines.append([*about, str(layers), str(layers), *(f"{row[k]:.2f}" for row in cells)])
     for row in rows:
         about = [row["family"], row["model"], row["required_inputs"]]
         size = [str(row.get(name, "")) for name in ("steps", "blocks")]

@@ -46,15 +46,12 @@ def control_table(rows: list[Row]) -> Lines:
 def scaling_table(models: list[Row]) -> Lines:
     header = ["model", "excess over exact KRR", "updates"]
     header += [f"steps of {name.replace('_', ' ')}" for name in SOLVERS]
-    lines = [
-        [
-            row["model"],
-            f"{row['excess']:.3g} ± {row['sampling']:.1g}",
-            f"{row['updates']}{'' if row['converged'] else ', still falling'}",
-            *(format_steps(row["equivalents"][name]) for name in SOLVERS),
-        ]
-        for row in models
-    ]
+    lines = []
+    for row in models:
+        cells = [f"{row['excess']:.3g} ± {row['sampling']:.1g}"]
+        cells += [f"{row['updates']}{'' if row['converged'] else ', still falling'}"]
+        cells += [format_steps(row["equivalents"][name]) for name in SOLVERS]
+        lines.append([row["model"], *cells])
     return header, lines
 
 

@@ -30,24 +30,15 @@ from benchmarks import (
     what_networks_run,
 )
 from benchmarks.contests import Row, markdown
-from benchmarks.power import PROBE
 from benchmarks.records import folder_of, read
 from benchmarks.refresh import solver_table
+from icl_krr import experiments
 from icl_krr._core.files import to_markdown
 from icl_krr._core.text_tables import format_number
 from icl_krr.catalogue import SOLVERS, spelled, taken
 from icl_krr.cli import _commands, main
 from icl_krr.cli._program import parse
-from icl_krr.experiments import (
-    RETRAINING_STUDIES,
-    Recipe,
-    claims,
-    claims_to_markdown as table_of_claims,
-    holds_run,
-    run_names,
-    solverbench,
-    weights_file,
-)
+from icl_krr.experiments import RETRAINING_STUDIES, holds_run, run_names, solverbench, weights_file
 from icl_krr.experiments._ablate import ablation
 from icl_krr.experiments._ablate.expected import EXPECTED
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
@@ -240,7 +231,7 @@ def of_ablation(rows):
 ABLATED = [*(f"ablate-{name.replace('_', '-')}" for name in EXPECTED), "ablate-gp-encoder"]
 TABLES = {
     "bench": of_rows(lambda rows: markdown([Row(**row) for row in rows])),
-    "claims": lambda record: table_of_claims(record["claims"]),
+    "claims": lambda record: experiments.claims_to_markdown(record["claims"]),
     "solverbench": of_rows(lambda rows: solverbench.markdown(solverbench.summary(rows))),
     "solverbench-power": power.document,
     "solverbench-streams": streams.markdown,
@@ -286,7 +277,7 @@ def test_what_the_tables_are_of():
 
 
 def test_words_and_verdicts_of_claims_are_those_of_now():
-    records, now = read("claims")["claims"], claims()
+    records, now = read("claims")["claims"], experiments.claims()
     assert [result["id"] for result in records] == list(now)
     fields = ["statement", "source", "quote", "truth", "corrected", "required_inputs", "file"]
     for result in records:
@@ -349,7 +340,7 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
 
 def test_the_power_of_identify_is_the_one_that_was_measured():
     rows = read("solverbench-power")["rows"]
-    said = Counter(row["outcome"] for row in rows if row["reading"] == PROBE)
+    said = Counter(row["outcome"] for row in rows if row["reading"] == power.PROBE)
     none, close, wrong = (said.pop(key) for key in ("none", "close to another", "wrong"))
     assert not said  # no right name
     sentence = f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
@@ -464,7 +455,7 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
     counts = Counter((row["model"], row["seed"]) for row in read("subjects")["rows"])
     assert counts == Counter((name, seed) for name in grid for seed in subjects.SEEDS)
     for name, recipe in subjects.SHIPPED.items():
-        assert Recipe.read(folder_of(name)) == grid[recipe]
+        assert experiments.Recipe.read(folder_of(name)) == grid[recipe]
 
 
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
