@@ -159,10 +159,8 @@ def tables(solver, width, needs=nothing):
 
     def route(kernel, task, ridge):
         with jax.ensure_compile_time_eval():
-            options = {**needs(kernel, task, ridge), **sink(kernel, task, ridge)}
-            twin = getattr(ik.constructions, solver)(
-                kernel, ridge=ridge, steps=16, **sizes(task), **options
-            )
+            options = sizes(task) | needs(kernel, task, ridge) | sink(kernel, task, ridge)
+            twin = getattr(ik.constructions, solver)(kernel, ridge=ridge, steps=16, **options)
             bounds = operand_bounds(twin, task, margin=2.0)
         return {"arithmetic": ik.ReLU(width, bounds), "attention": options["attention"]}
 
@@ -173,18 +171,10 @@ def from_row(solver, kernel, attention, name="", **changes):
     """A case whose needs, states, blocks and sums are those of the solver's row."""
     row = SOLVERS[solver]
     label, suffix = row.label.lower(), "" if kernel is linear else f"-{kernel.__name__}"
+    options = {"needs": partial(needs_of, row), "sums": row.sums}
+    options |= {"ridged": "ridge" in row.required_inputs} | changes
     return Case(
-        name or label + suffix,
-        solver,
-        kernel,
-        row.states,
-        row.blocks[attention],
-        **{
-            "needs": partial(needs_of, row),
-            "sums": row.sums,
-            "ridged": "ridge" in row.required_inputs,
-            **changes,
-        },
+        name or label + suffix, solver, kernel, row.states, row.blocks[attention], **options
     )
 
 
@@ -233,40 +223,23 @@ CONSTRUCTIONS = (
 # fmt: on
 CASES = {case.name: case for case in CONSTRUCTIONS}
 # between them, every verb, attention and arithmetic: the others are these with other coefficients
-KINDS = (
-    "cg",
-    "picg",
-    "cg-exponential",
-    "gd-emulated",
-    "ric-gaussian",
-    "ns-features",
-    "nw-gaussian",
-)
+KINDS = "cg", "picg", "cg-exponential", "gd-emulated", "ric-gaussian", "ns-features", "nw-gaussian"
 
 
 def parametrize(names, quick=CASES):
     """Cases, of which those that are not quick are run once a day."""
-    return pytest.mark.parametrize(
-        "case",
-        [
-            pytest.param(CASES[name], id=name, marks=[] if name in quick else [pytest.mark.slow])
-            for name in names
-        ],
-    )
+    marks = {name: [pytest.mark.slow] * (name not in quick) for name in names}
+    cases = [pytest.param(CASES[name], id=name, marks=marks[name]) for name in names]
+    return pytest.mark.parametrize("case", cases)
 
 
 def often(names, often, cases):
     """All cases, of which those that are not among `often` are run once a day."""
-    return pytest.mark.parametrize(
-        names,
-        [
-            pytest.param(
-                *(case if isinstance(case, tuple) else (case,)),
-                marks=[] if case in often else [pytest.mark.slow],
-            )
-            for case in cases
-        ],
-    )
+    params = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        params.append(pytest.param(*values, marks=[pytest.mark.slow] * (case not in often)))
+    return pytest.mark.parametrize(names, params)
 
 
 EXPONENTIAL = ik.Exponential(temperature=1.5)

@@ -86,9 +86,7 @@ KINDS = {
         "values must be even, because": lambda: SweepConfig("features", values=(7,)),
         "bound of alpha must be > 0": lambda: ik.ReLU(8, {"alpha": 0.0}),
         "chunk must be >= 1": lambda: ik.predict_batch(model(), BATCH, chunk=0),
-        "dtype must not be wider than float32": lambda: build.conjugate_gradient(
-            LINEAR, **CG, dtype="float64"
-        ),
+        "dtype must not be wider than": lambda: build.delta_rule(LINEAR, **DELTA, dtype="float64"),
         "ridge must be in the range of float32": lambda: solvers.exact(LINEAR, TASK, ridge=1e-60),
         "width of x must be >= 1, got 0": lambda: residual.Slot("x", 0),
     },
@@ -112,9 +110,7 @@ KINDS = {
         "y must have the dtype of x": lambda: ik.Task(x=X, y=HALF.y, x_query=Q),
         "x must be float32 or float64, got float16": lambda: solvers.exact(LINEAR, HALF, ridge=0.1),
         "dtype must be floating point": lambda: theory.best_epsilon(1.0, dtype="int32"),
-        "dtype must be a floating dtype": lambda: build.conjugate_gradient(
-            LINEAR, **CG, dtype="f33"
-        ),
+        "dtype must be a floating dtype": lambda: build.delta_rule(LINEAR, **DELTA, dtype="f33"),
         "key must be a random key": lambda: ik.tasks.sample(0, PROCESS),
         "layer_predictions must be an array": lambda: probes.identify_arrays(BATCH, [1], None),
     },
@@ -136,15 +132,11 @@ KINDS = {
         "y must be .* with n = 5 to match x": lambda: ik.Task(x=X, y=Y[:3], x_query=Q),
         "x_query must be .q, p. with p = 2": lambda: ik.Task(x=X, y=Y, x_query=Q[:, :1]),
         "y_query must have shape .3.": lambda: ik.Task(x=X, y=Y, x_query=Q, y_query=Y),
-        "spectrum must hold num_features = 8 val": lambda: ik.tasks.LinearRegression(
-            spectrum=Y + 2
-        ),
+        "spectrum must hold num_features = 8": lambda: ik.tasks.LinearRegression(spectrum=Y + 2),
         "z must have p = 2 features to match x": lambda: LINEAR(X, X[:, :1]),
         "x must be .* its rows must have the same length": lambda: ik.Task([[1.0], []], Y, Q),
         "task must have num_features = 2 to fit the model": lambda: ik.predict(model(), NARROW),
-        "width must be a multiple of heads": lambda: ik.Architecture(
-            num_features=2, width=6, heads=4
-        ),
+        "width must be a multiple of heads": lambda: ik.Architecture(2, width=6, heads=4),
         "tasks must differ in n only": lambda: ik.tasks.batch([TASK, NARROW]),
         "hats must be .b, L, q, n., got shape": lambda: probes.spectral_filter(LINEAR, BATCH, X),
         "reads must have the same width to be added, got 2 for p and 1": lambda: READ + FLAG,
@@ -166,9 +158,7 @@ KINDS = {
         "name must consist of letters": lambda: residual.Slot("a b", 1),
         "slots must have different names, got 'p' twice": lambda: residual.Layout(SLOTS + SLOTS),
         "kind must be one of": lambda: probes.sites(model(), ("neuron",)),
-        "kernel must be positive for nadaraya_watson": lambda: build.nadaraya_watson(
-            LINEAR, num_features=2
-        ),
+        "kernel must be positive for": lambda: build.nadaraya_watson(LINEAR, num_features=2),
         "kernel must be .*Features.* to be applied by linear": lambda: build.conjugate_gradient(
             GAUSSIAN, **CG, attention="linear"
         ),

@@ -170,34 +170,26 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     assert {row["predictor"] for row in rows} == {"transformer", *others}
 
 
-BAD_TABLES = {"empty.csv": "", "red.csv": "a,y\n1,2\nred,3\n", "one.csv": "a,y\n1,2\n"}
 MY = """import icl_krr as ik
 branch = ik.solver(lambda K, y, *, ridge: {"prediction": y if y @ y else y})
 number = ik.solver(lambda K, y, *, ridge: {"prediction": y if ridge > 1 else y})
 weight, plain = ik.solver(lambda K, y, *, momentum: {}), branch.function
 """
-BAD_TABLES |= {"my.py": MY, "bad.py": "\ndef f(): {}['a']\nf()", "open.py": "x = ("}
+FAULTY = "\ndef f(): {}['a']\nf()"
+FILES = {"one.csv": "a,y\n1,2\n", "my.py": MY, "bad.py": FAULTY, "open.py": "x = ("}
 PREDICT, SWEEP, FIT = "predict t.csv --target y", "sweep width", "fit t.csv --target y"
 REFUSALS = {
     "": "",
     "fly": "command must be one of",
     "identfy gp-encoder": "command must be one of 'demo', .*; did you mean 'identify'\\?\n$",
-    "demo --solver magic": "--solver must be one of",
-    "demo --steps x": "--steps must be an integer, got 'x'",
     "identify x --positions 1 x": "--positions must be an integer, got 'x'",
     "train --training.decay x": "--training.decay must be a number, got 'x'",
     "predict": "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n",
-    "predict t.csv": "--target COLUMN",
     "predict t.csv --target z": "target must be a column of",
-    "predict empty.csv --target y": "is empty",
-    "predict red.csv --target y": "line 3, column 'a': expected a finite number, got 'red'",
     "predict one.csv --target y": "must hold at least 2 rows, got 1",
     "predict missing.csv --target y": "missing.csv: No such file",
-    "predict . --target y": "Is a directory",
     f"{PREDICT} --out one.csv": "File exists",
-    f"{PREDICT} --ridge 0": "ridge must be > 0, got 0.0",
     f"{PREDICT} --ridge nan": "ridge must be > 0, got nan",
-    f"{PREDICT} --ridge abc": "--ridge must be a number, got 'abc'",
     f"{PREDICT} --ridge 1e39": r"ridge must be in the range of float32, got 1e\+39",
     f"{PREDICT} --temperature 0": "temperature must be > 0, got 0.0",
     f"{PREDICT} --kernel linear --temperature 2": "must be None for kernel 'linear', which has",
@@ -205,14 +197,12 @@ REFUSALS = {
     f"{PREDICT} --steps 0": "steps must be >= 1, got 0",
     f"{PREDICT} --seed -1": "seed must be >= 0, got -1",
     f"{PREDICT} --seed 99999999999999999999": r"seed must be < 2\^31",
-    f"{PREDICT} --supports 40": "num_supports must be < 40, the number of rows",
     f"{PREDICT} --supports 1": "supports must be >= 2, got 1",
     f"{PREDICT} --kernel exponential --solver newton-schulz": "kernel must be 'linear' or "
     "'polynomial' for solver 'newton_schulz', got 'exponential'",
     f"{PREDICT} --kernel linear --solver richardson": "'matern32' or 'matern52' for solver "
     "'richardson', got 'linear'",
     f"{PREDICT} --solver chebishev": r"--solver must be one of .*, got 'cheb.*\?\n$",
-    f"{PREDICT} --kernel gausian": r"--kernel must be one of .*, got 'gausian'.*\?\n$",
     "identify x --kernels linear gausian": r"--kernels must be one of .*mean 'gaussian'\?\n$",
     "identify gp-enconder": r"model must be .*; did you mean 'gp-encoder'\?\n$",
     "identify gp-encoder --seeds 0": "seeds must be >= 1, got 0",
@@ -252,12 +242,10 @@ REFUSALS = {
     "train --task.family linear --task.lengthscale 3": "--task.lengthscale must not be given for",
     "train --task.kernel exponential --task.lengthscale 3": "and kernel 'exponential', got",
     "train --model.start chebyshev --model.heads 7": "--model.heads must not be given for start",
-    "fit t.csv --target z": "target must be a column of",
     "fit t.csv": "target must be given for the table",
     "fit nothing": "or one of .* a table with --target COLUMN; got 'nothing'",
     "fit gp-nothing": "data must be a run's folder or one of",
     "fit gp-encoder --target y": "--target must not be given for a trained model, got 'y' for gp",
-    "fit gp-encoder --supports 3": "--supports must not be given for a trained model, got 3",
     "fit gp-encoder --solver nadaraya_watson --objective marginal-likelihood": "objective must be "
     "'held-out' for solver 'nadaraya_watson'",
     f"{FIT} --tasks 3": "--tasks must not be given for a table",
@@ -265,7 +253,6 @@ REFUSALS = {
     f"{FIT} --solver nystrom_conjugate_gradient": "solver must have weights that fit several tasks",
     f"{FIT} --fit-spectrum": "if fit_spectrum is given",
     "verify C99": "claim must be one of 'C1', 'C2',",
-    "verify C1 --set draw=3": "setting of C1 must be one of 'draws',",
     "verify C1 C4 --set num_features=3": "setting of C4 must be one of 'draws',",
     "verify C1 --set draws": "set must be NAME=VALUE, such as draws=4, got 'draws'",
     "verify C1 --set draws=0": "draws must be >= 1, got 0",
@@ -290,12 +277,12 @@ AT_WORK = {
 
 @pytest.mark.parametrize("words", REFUSALS | AT_WORK)
 def test_bad_arguments_are_refused_by_one_line(table, words, capsys, programs):
-    for name, text in BAD_TABLES.items():
+    for name, text in FILES.items():
         table.with_name(name).write_text(text)
     assert re.search((REFUSALS | AT_WORK)[words], refusal(words, capsys))
     if words in REFUSALS:
         assert programs == []
-        assert {path.name for path in table.parent.iterdir()} == {"t.csv", *BAD_TABLES}
+        assert {path.name for path in table.parent.iterdir()} == {"t.csv", *FILES}
 
 
 def test_a_table_that_says_nothing_is_still_answered(table, capsys):

@@ -52,9 +52,7 @@ def holds(function, task):
     assert np.all(np.isfinite(slopes[-1]))
 
 
-@parametrize(
-    [name for name, case in CASES.items() if name not in CONSTANT and not case.tables], QUICK
-)
+@parametrize([name for name, c in CASES.items() if name not in CONSTANT and not c.tables], QUICK)
 def test_a_model_answers_in_the_units_of_y_and_so_does_its_derivative(case):
     task = single(draw(1))
     model = case.build(task, 0.1, 4)

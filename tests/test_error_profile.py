@@ -10,11 +10,7 @@ import pytest
 import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.cli import main
-from icl_krr.experiments.identify import (
-    _error_profile as error_profile,
-    _profile_paths as profile_paths,
-    _profile_tables as profile_tables,
-)
+from icl_krr.experiments.identify import _error_profile, _profile_paths, _profile_tables
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 
@@ -27,15 +23,15 @@ SIZE = {"num_features": 1, "ridge": RIDGE, "steps": STEPS}
 @pytest.fixture(scope="module")
 def protocol():
     with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profile_paths, "VALUES", 48)
+        patch.setattr(_profile_paths, "VALUES", 48)
         for null in ("gradient flow", "falling ridge"):  # the slow test has them
-            patch.delitem(profile_paths.NULLS, null)
+            patch.delitem(_profile_paths.NULLS, null)
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
-        both = [error_profile.profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
-        exact_values = error_profile.exact_hyperparameters(KERNEL, RIDGE)
-        less = {"candidates": NAMES, "search": error_profile.Search(32, 3)}
-        yield error_profile.Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
+        both = [_error_profile.profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
+        exact_values = _error_profile.exact_hyperparameters(KERNEL, RIDGE)
+        less = {"candidates": NAMES, "search": _error_profile.Search(32, 3)}
+        yield _error_profile.Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
 
 
 def read(protocol, function):
@@ -82,35 +78,35 @@ def test_curves_are_errors_and_distances_in_log10(protocol, shares):
 
 
 def test_tables_and_record_have_every_candidate(shares):
-    every = {*NAMES, *profile_paths.NULLS}
-    records = profile_tables.record(shares)["readings"]
+    every = {*NAMES, *_profile_paths.NULLS}
+    records = _profile_tables.record(shares)["readings"]
     for reading, record in zip(shares.readings, records, strict=True):
-        _, lines = profile_tables.reading_table(reading)
+        _, lines = _profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
         assert {one["candidate"] for one in record["candidates"]} == every
-    findings = error_profile.ProfileFindings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
-    assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
-    assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
+    findings = _error_profile.ProfileFindings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
+    assert [row["layer"] for row in _profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
+    assert set(_profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
 
 
 def test_a_special_case_that_is_as_near_is_named():
     """Heavy ball without momentum is gradient descent."""
-    rival = error_profile.ProfileCandidate(
+    rival = _error_profile.ProfileCandidate(
         CandidateFit("heavy_ball", "gaussian", {}, (1,), 0.0),
         0.01, (0.0, 1.0), 1.0, True, np.zeros(1),
     )  # fmt: skip
     special = rival._replace(fit=rival.fit._replace(candidate="gradient_descent"), distance=0.0105)
-    reading = error_profile.ErrorReading("error", "1:1", (rival, special))
+    reading = _error_profile.ErrorReading("error", "1:1", (rival, special))
     assert reading.nearest.name == "gradient_descent"
     assert reading.tied == ()
-    apart = error_profile.ErrorReading("error", "1:1", (rival, special._replace(distance=0.02)))
+    apart = _error_profile.ErrorReading("error", "1:1", (rival, special._replace(distance=0.02)))
     assert apart.nearest.name == "heavy_ball"
 
 
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
-    small = partial(error_profile.Protocol, candidates=NAMES, search=error_profile.Search(32, 2))
-    monkeypatch.setattr(error_profile, "Protocol", small)
+    small = partial(_error_profile.Protocol, candidates=NAMES, search=_error_profile.Search(32, 2))
+    monkeypatch.setattr(_error_profile, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
     argv = ["identify", str(RUNS / "linear-encoder"), "--protocol", "error-profile", *sizes]
     assert main([*argv, "--out", str(tmp_path)]) == 0

@@ -10,7 +10,7 @@ import sys
 import jax
 import numpy as np
 import pytest
-from helpers import left_out_losses, often
+from helpers import left_out_losses
 from sklearn import datasets
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -102,13 +102,11 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "nadaraya_watson"])
 def test_a_kernel_is_given_by_its_name_or_as_an_object(solver):
     named = InContextRegressor(solver=solver, kernel="exponential", ridge=0.5, temperature=4.0)
-    by_object = clone(named).set_params(kernel=ik.Exponential(4.0), temperature=None)
-    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (named, by_object)]
+    other = clone(named).set_params(kernel=ik.Exponential(4.0), temperature=None)
+    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (named, other)]
     np.testing.assert_allclose(*predictions, rtol=1e-5)
-    assert by_object.kernel_ is by_object.kernel
-    assert (
-        (by_object.ridge_ is None) == (by_object.status_ is None) == (solver == "nadaraya_watson")
-    )
+    assert other.kernel_ is other.kernel
+    assert (other.ridge_ is None) == (other.status_ is None) == (solver == "nadaraya_watson")
 
 
 def test_what_has_not_converged_is_told():
@@ -155,11 +153,7 @@ BAD_FITS = {
     "sample_weight must be finite, got nan": (GIVEN, X, np.full(24, np.nan)),
     r"sample_weight must be \[n\] with n = 24, the number of rows of X": (GIVEN, X, WEIGHT[:3]),
     "sample_weight must be > 0 for at least one row of X, got zero": (GIVEN, X, 0 * WEIGHT),
-    "sample_weight must be None for solver 'pre": (
-        GIVEN | {"solver": "preconditioned_chebyshev"},
-        X,
-        WEIGHT,
-    ),
+    "sample_weight must be None for": (GIVEN | {"solver": "preconditioned_chebyshev"}, X, WEIGHT),
 }
 
 
@@ -238,12 +232,9 @@ def test_the_amplitude_is_the_likeliest():
     assert np.argmax(evidence) == 1
 
 
-EQUAL = InContextRegressor(**GIVEN), InContextRegressor(normalize_y=True)
-
-
-@pytest.mark.parametrize("regressor", EQUAL, ids=["given", "chosen"])
-def test_predictions_follow_the_units_of_y(regressor):
-    regressor.fit(X, Y)
+@pytest.mark.parametrize("options", [GIVEN, {"normalize_y": True}])
+def test_predictions_follow_the_units_of_y(options):
+    regressor = InContextRegressor(**options).fit(X, Y)
     expected, ridge, width = both(regressor), regressor.ridge_, regressor.kernel_.lengthscale
     amplitude = regressor.amplitude_
     for c in (1e-30, -1e-9, 1e12, 1e30):
@@ -263,41 +254,23 @@ def test_a_constant_y_is_predicted_without_doubt():
     assert not std.any()
 
 
-@pytest.mark.parametrize(
-    "weight", [None, pytest.param(WEIGHT, marks=pytest.mark.slow)], ids=["plain", "weighted"]
-)
-def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
+def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order():
     regressor = InContextRegressor(normalize_y=True)
-    expected = both(regressor.fit(X, Y, weight))
+    expected = both(regressor.fit(X, Y))
     origin = np.array([1.7e9, -3e7, 5.0])  # seconds since 1970, and more
-    predictions = both(regressor.fit(X + origin, Y, weight), NEW + origin)
+    predictions = both(regressor.fit(X + origin, Y), NEW + origin)
     np.testing.assert_allclose(predictions, expected, atol=1e-3)
     order, columns = np.random.default_rng(1).permutation(len(X)), [2, 0, 1]
-    permuted = None if weight is None else weight[order]
-    predictions = both(regressor.fit(X[order][:, columns], Y[order], permuted), NEW[:, columns])
+    predictions = both(regressor.fit(X[order][:, columns], Y[order]), NEW[:, columns])
     np.testing.assert_allclose(predictions, expected, atol=1e-3)
 
 
-KERNELS = {
-    "gaussian": ({"lengthscale": 1.5}, {"kernel": "rbf", "gamma": 1 / 4.5}),
-    "linear": ({}, {"kernel": "linear"}),
-    "exponential": ({"temperature": 2.0}, {"kernel": lambda a, b: np.exp(a @ b / 2)}),
-}
-RUNS = {
-    "gaussian": "jacobi_conjugate_gradient",
-    "exponential": "conjugate_gradient",
-    "linear": "nystrom_conjugate_gradient",
-}
-
-
-@often(("kernel", "solver"), [("exponential", "conjugate_gradient")], RUNS.items())
-def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
-    regressor, its = KERNELS[kernel]
+def test_weights_are_those_of_kernel_ridge(x64):
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)
-    theirs = KernelRidge(**its, alpha=0.5).fit(X, Y, weight)
-    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **regressor)
+    theirs = KernelRidge(kernel=lambda a, b: np.exp(a @ b / 2), alpha=0.5).fit(X, Y, weight)
+    ours = InContextRegressor(kernel="exponential", ridge=0.5, temperature=2.0)
     np.testing.assert_allclose(ours.fit(X, Y, weight).predict(NEW), theirs.predict(NEW), rtol=1e-8)
-    assert type(ours.kernel_).__name__.lower() == kernel
+    assert isinstance(ours.kernel_, ik.Exponential)
     assert ours.status_.ok
 
 
@@ -313,7 +286,7 @@ def test_weights_are_variances_of_the_noise():
 
 def test_the_mean_that_is_taken_out_of_y_has_weights():
     mean = np.average(Y, weights=WEIGHT)
-    theirs = KernelRidge(**KERNELS["gaussian"][1], alpha=0.5).fit(X, Y - mean, WEIGHT)
+    theirs = KernelRidge(kernel="rbf", gamma=1 / 4.5, alpha=0.5).fit(X, Y - mean, WEIGHT)
     ours = InContextRegressor(**GIVEN, normalize_y=True).fit(X, Y, WEIGHT)
     np.testing.assert_allclose(ours.predict(NEW), mean + theirs.predict(NEW), rtol=1e-4)
 

@@ -200,7 +200,7 @@ def test_a_gpt2_that_is_not_understood_is_refused(x64):
         return network, SimpleNamespace(weight=np.ones(*like), bias=None), read_out
 
     refused = {
-        "activation_function must be one of 'gelu_new', .*, got 'silu'": standing_in(
+        "activation_function must be one of .*, got 'silu'": standing_in(
             activation_function="silu"
         ),
         "must have no cross attention": standing_in(add_cross_attention=True),
@@ -214,9 +214,7 @@ def test_a_gpt2_that_is_not_understood_is_refused(x64):
         with pytest.raises(TypeError if "float32" in message else ValueError, match=message):
             from_gpt2(*parts)
     for other in (object(), SimpleNamespace(config=network.config), *standing_in(model_type="t5")):
-        with pytest.raises(
-            TypeError, match=r"the GPT of nanoGPT .*; icl_krr\.probes\.identify_arrays"
-        ):
+        with pytest.raises(TypeError, match=r"the GPT of nanoGPT .*; .*probes\.identify_arrays"):
             from_gpt2(other, read_in, read_out)
     with jax.enable_x64(False), pytest.raises(ValueError, match="float32 if x64 is not enabled"):
         from_gpt2(network, read_in, read_out)

@@ -15,14 +15,14 @@ from benchmarks.records import RUNS
 from icl_krr.catalogue import SOLVERS, candidates, taken
 from icl_krr.cli import main
 from icl_krr.experiments import draw_tasks, load
-from icl_krr.experiments.identify import IdentifyConfig, _trained_model as trained_model, examine
-from icl_krr.experiments.identify._probe_controls import tasks_of
-from icl_krr.experiments.identify._trained_model import (
-    distance_rows,
-    examine_positions,
-    filter_rows,
-    markdown,
+from icl_krr.experiments.identify import (
+    IdentifyConfig,
+    _trained_model,
+    _trained_model as trained_model,
+    examine,
 )
+from icl_krr.experiments.identify._probe_controls import tasks_of
+from icl_krr.experiments.identify._trained_model import examine_positions, markdown
 from icl_krr.experiments.solverbench import BenchConfig, bench_family, candidate_model
 from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
@@ -151,15 +151,12 @@ RUN_NONE = (
 )
 
 
-@often(("answers", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
-def test_no_solver_is_named_for_a_model_that_runs_none(
-    x64, candidate, kernel, answers, baseline, words
-):
-    tasks = "gradient_descent", "linear"
-    result = found_of(*tasks, (candidate,), answers, kernels=(kernel,))
+@often(("answers", "solver", "kernel", "null", "words"), RUN_NONE[:2], RUN_NONE)
+def test_no_solver_is_named_for_a_model_that_runs_none(x64, solver, kernel, answers, null, words):
+    result = found_of("gradient_descent", "linear", (solver,), answers, kernels=(kernel,))
     assert (result.status, result.remain) == ("not identified", ())
-    assert result.tied[0] == baseline
-    assert all(distance.mean < 1e-12 for distance in result.baselines[baseline].values())
+    assert result.tied[0] == null
+    assert all(distance.mean < 1e-12 for distance in result.baselines[null].values())
     assert f"no candidate is nearer than {words}" in result.verdict
     assert not any(name in result.verdict for name in candidates())
     assert all(one.reason for one in result.candidates)
@@ -221,9 +218,7 @@ def test_identify_refuses_what_it_cannot_compare(x64):
         (lambda task: zero(task).astype(int), TypeError, "must be floating point, got int"),
     ],
 )
-def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
-    x64, programs, layer_predictions, error, got
-):
+def test_shapes_of_predictions_are_checked_first(x64, programs, layer_predictions, error, got):
     halves = made_of("gradient_descent", "linear").halves
     programs.clear()
     with pytest.raises(error, match=got) as caught:
@@ -265,9 +260,9 @@ def test_a_run_is_examined_layer_by_layer(x64, monkeypatch):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
-    assert len(distance_rows(identification)) == 3 * len(identification.candidates)
+    assert len(_trained_model.distance_rows(identification)) == 3 * len(identification.candidates)
     (bins,) = findings.filter.sigma.shape
-    rows = filter_rows(findings)
+    rows = _trained_model.filter_rows(findings)
     assert [row["q"] for row in rows] == findings.filter.q[1].tolist()
     assert len(rows) == bins
     assert rows[0]["exact"] == pytest.approx(1 / (rows[0]["sigma"] + findings.ridge))

@@ -74,12 +74,8 @@ ARRAYS = {
     "(it holds one array without a name)": one_array(),
     "x must be an array of real numbers, got dtype |S5": with_text(),
     "y, x_query, layer_predictions, hats is missing; add the predictions": npz(x=GOOD["x"]),
-    "stream_jacobians is missing; add the predictions": npz(
-        **TASKS, streams=GOOD["layer_predictions"][..., None]
-    ),
-    "control_streams is missing; add the predictions": npz(
-        **TASKS, **STREAMS, control_jacobians=GOOD["hats"][..., None, :]
-    ),
+    "stream_jacobians is missing; add": npz(**TASKS, streams=GOOD["layer_predictions"]),
+    "control_streams is missing; add": npz(**TASKS, **STREAMS, control_jacobians=GOOD["hats"]),
     "file.npz: x must be [n, p], got shape []": npz(**GOOD | {"x": 1.0}),
     "file.npz: y must be [n] or [n, r]": npz(**GOOD | {"x": GOOD["x"][:, :2]}),
     "y must be <= 1e150 in size": npz(**GOOD | {"y": 1e300 * GOOD["y"]}),
@@ -184,13 +180,11 @@ def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
     assert message in refused(capsys, [*command, "--out", tmp_path / "out"])
 
 
+FULL = OSError(errno.ENOSPC, "No space left")
+
+
 @pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (KeyboardInterrupt(), "^$"),
-        (OSError(errno.ENOSPC, "No space left"), r"No space left: .*/first\.json"),
-    ],
-    ids=["interrupted", "full disk"],
+    ("error", "message"), [(KeyboardInterrupt(), "^$"), (FULL, r"No space left: .*/first\.json")]
 )
 def test_a_write_that_ends_early_leaves_the_old_file(tmp_path, monkeypatch, error, message):
     """The error of a write, which names no file, has the path."""

@@ -115,12 +115,8 @@ def test_too_few_digits_in_float32_are_replaced_by_float64(tmp_path, capsys):
     assert meta["float64_because"] in output.err
     assert "dtype = float64" in output.out
     x, new = ((part - X.mean(0)) / X.std(0) for part in (X, NEW))
-    mean, std, *_ = exactly((Y - Y.mean()) / Y.std(), ik.Gaussian(10.0), 1e-5, x, new)
+    mean, *_ = exactly((Y - Y.mean()) / Y.std(), ik.Gaussian(10.0), 1e-5, x, new)
     np.testing.assert_allclose(rows["exact"], Y.mean() + Y.std() * mean, rtol=1e-6)
-    np.testing.assert_allclose(rows["std"], Y.std() * std, rtol=0.01)
-    middle, width = (rows["low"] + rows["high"]) / 2, rows["high"] - rows["low"]
-    np.testing.assert_allclose(middle, rows["exact"], rtol=1e-9)
-    np.testing.assert_allclose(width, 2 * 1.959964 * rows["std"], rtol=1e-9)
 
 
 def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
@@ -132,7 +128,7 @@ def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_given_amplitude_is_told_and_units_of_y_are_followed(tmp_path, capsys):
+def test_a_given_amplitude_is_told(tmp_path, capsys):
     argv = command(tmp_path, Y, "--kernel", "gaussian", "--ridge", "0.1")
     base, meta = written(tmp_path, argv)
     rows, other = written(tmp_path, [*argv, "--amplitude", "2"])
@@ -140,15 +136,6 @@ def test_a_given_amplitude_is_told_and_units_of_y_are_followed(tmp_path, capsys)
     ratio = np.sqrt(2 / meta["process"]["amplitude"])
     np.testing.assert_allclose(rows["std"], ratio * base["std"], rtol=0.01)
     assert other["process"]["amplitude"] == pytest.approx(2)
-    for size, shift in ((1e-30, 0.0), (-3.0, 1000.0)):
-        table(tmp_path / "t.csv", size * Y + shift)
-        rows, other = written(tmp_path, argv)
-        for name in ("exact", "transformer", "std"):
-            values = rows[name] / abs(size) if name == "std" else (rows[name] - shift) / size
-            np.testing.assert_allclose(values, base[name], rtol=1e-3)
-        for group, name, unit in (("tasks", "lengthscale", 1), ("process", "amplitude", size**2)):
-            numbers = [one[group].get("t.csv", one[group])[name] for one in (other, meta)]
-            assert numbers[0] / unit == pytest.approx(numbers[1], rel=1e-3 if unit != 1 else 1e-6)
 
 
 def test_noise_gives_a_prediction_and_says_that_nothing_was_learned(tmp_path, capsys):

@@ -14,12 +14,8 @@ from icl_krr.experiments._ablate.expected import EXPECTED, Without
 from icl_krr.kernels import kernel_class
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, transplant
-from icl_krr.probes._changing.interventions import (
-    captured_points,
-    encoded,
-    point_names,
-    run_interventions,
-)
+from icl_krr.probes._changing import interventions
+from icl_krr.probes._changing.interventions import captured_points, run_interventions
 from icl_krr.tabular import solver_keywords
 
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
@@ -185,16 +181,14 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
     assert relative(transplant(dense(model), task, 16, state), ours) < 1e-9
 
 
-@pytest.mark.parametrize(
-    ("kind", "outputs"), [("cg", 2), ("ric-exponential", None), ("trained", 2)]
-)
-def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
+@pytest.mark.parametrize(("kind", "r"), [("cg", 2), ("ric-exponential", None), ("trained", 2)])
+def test_transplant_takes_what_a_cache_gives(x64, kind, r):
     """Values of another task's run, in every form: the prediction is then that of the other task.
 
     The tasks differ in y only, which no state after the first block depends on in another way.
     """
     task = draw(0).replace(y_query=None)
-    y = task.y if outputs is None else np.stack([task.y, task.y**2], axis=1)
+    y = task.y if r is None else np.stack([task.y, task.y**2], axis=1)
     task, other = task.replace(y=0 * y), task.replace(y=y)
     if kind == "trained":
         model, step = ik.init(jax.random.key(0), ENCODER), 1
@@ -233,7 +227,7 @@ def test_transplant_refuses_a_cache_where_no_step_starts():
 
 def scratch(model, tasks, model_sites, source, chunk):
     """Bytes of memory beside the arguments and the result, for these sites."""
-    ids, codes = encoded(model, model_sites)
+    ids, codes = interventions.encoded(model, model_sites)
     program = run_interventions.lower(model, tasks, codes, source, ids, chunk).compile()
     return program.memory_analysis().temp_size_in_bytes
 
@@ -243,7 +237,7 @@ def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
     tasks, task = stacked(*[draw(0, n=64)] * 512), draw(0, n=64)
     model_sites = (sites(model, ("head", "slot")) * 99)[:200]
-    points = point_names(encoded(model, model_sites)[0])
+    points = interventions.point_names(interventions.encoded(model, model_sites)[0])
     captured = jax.tree.leaves(jax.eval_shape(lambda: captured_points(model, task, points)))
     activations = sum(leaf.size * leaf.dtype.itemsize for leaf in captured)
     one_run, returned = ik.transformer.memory(model, task).scratch, 200 * 512 * 3 * 4

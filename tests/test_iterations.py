@@ -48,8 +48,7 @@ WRONG = [
     *(("heavy_ball", ik.Gaussian(), numbers, message) for numbers, message in (
         ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
         ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
-        ({"spectrum": (1.0, 2.0), "momentum": 0.5},
-         "momentum must be None if spectrum is given, got 0.5"),
+        ({"spectrum": (1.0, 2.0), "momentum": 0.5}, "momentum must be None if spectrum is given"),
     )),
     ("richardson", ik.Gaussian(), {"step_size": 2.0}, "step_size must be < 2 to converge, got 2.0"),
     ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": "ilu"},
@@ -78,8 +77,7 @@ def test_attention_must_be_able_to_apply_the_kernel():
          r"Softmax\(epsilon=...\) to emulate the linear kernel"),
         ("conjugate_gradient", ik.Linear(), {"attention": "sparse"},
          "attention must be one of 'linear', 'softmax'"),
-        ("richardson", ik.Gaussian(), {"attention": "linear"},
-         "attention must be 'softmax' for this solver"),
+        ("richardson", ik.Gaussian(), {"attention": "linear"}, "attention must be 'softmax' for"),
         ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": preconditioner},
          "attention must be 'linear' for a Nystrom"),
     ):  # fmt: skip

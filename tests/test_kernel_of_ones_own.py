@@ -179,16 +179,12 @@ def test_identify_has_it_as_a_candidate(x64, registered):
     sampler = ik.tasks.GaussianProcess(Tilted(), num_supports=10, num_queries=4)
     batches = [jax.vmap(sample, in_axes=(0, None))(key, sampler) for key in keys]
     model = ik.constructions.nadaraya_watson(Tilted(), num_features=2)
-    result = ik.probes.identify(
-        partial(ik.probes.layerwise, model), *batches, candidates=("nadaraya_watson",), steps=1
-    )
+    compare = partial(ik.probes.identify, partial(ik.probes.layerwise, model), *batches)
+    result = compare(candidates=("nadaraya_watson",), steps=1)
     assert (result.status, result.best.fit.kernel) == ("identified", "tilted")
     assert result.best.distances["prediction"].mean < 1e-9
     candidates = ("newton_schulz", "nadaraya_watson")  # the first takes no such kernel
-    again = ik.probes.identify(
-        partial(ik.probes.layerwise, model), *batches, candidates=candidates, kernels=("tilted",)
-    )
-    assert again.remain == ("nadaraya_watson",)
+    assert compare(candidates=candidates, kernels=("tilted",)).remain == ("nadaraya_watson",)
 
 
 @pytree_dataclass
@@ -240,12 +236,9 @@ def test_what_was_silent_is_said():
         ),
         (
             lambda: catalogue.SolverEntry("a", "A", required_inputs="ridge"),
-            "required_inputs must be a tuple",
+            "inputs must be a tuple",
         ),
-        (
-            lambda: catalogue.SolverEntry("a", "A", blocks={"sofmax": 1}),
-            "keys of blocks must be 'linear' or 'softmax'",
-        ),
+        (lambda: catalogue.SolverEntry("a", "A", blocks={"sofmax": 1}), "keys of blocks must be"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused(make, sentence):

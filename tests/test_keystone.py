@@ -191,15 +191,14 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
 
 
 @pytest.mark.parametrize("name", ["gd-exponential", "che-exponential", "cg-exponential"])
-@helpers.often("decades", (6,), (2, 4, 6))
-def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
-    """In the A-norm of alpha's error, up to a condition number of 1e6."""
+def test_gaps_fall_at_the_rate_of_theory(x64, name):
+    """In the A-norm of alpha's error, for a condition number of 1e6."""
     case, task = CASES[name], draw(5, 2, 24, q=4)
     sigma = numpy(theory.eigenvalues(case.sketched_kernel(task), task))
-    ridge = float((sigma[-1] - 10**decades * sigma[0]) / (10**decades - 1))
+    ridge = float((sigma[-1] - 1e6 * sigma[0]) / (1e6 - 1))
     low, high = numpy(ik.spectral_bounds(case.sketched_kernel(task), task, ridge=ridge))
     root = float(np.sqrt(high / low))
-    assert np.isclose(high / low, 10**decades, rtol=1e-6)
+    assert np.isclose(high / low, 1e6, rtol=1e-6)
     _, cache = numpy(ik.run_with_cache(case.build(task, ridge, 200), task))
     A = helpers.kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(24)
     error = np.asarray(cache["alpha"]) - np.linalg.solve(A, task.y)
@@ -209,22 +208,6 @@ def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     else:
         bound = 2 * ((root - 1) / (root + 1)) ** np.arange(201)
     assert np.all(norms <= norms[0] * bound * (1 + 1e-9) + 1e-9 * norms[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-4), ("float64", 1e-12)])
-def test_default_task_in_float32_and_float64(dtype, bound):
-    """Conjugate gradient by softmax attention, without a sink."""
-    with jax.enable_x64(dtype == "float64"):
-        config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
-        kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
-        model = ik.constructions.conjugate_gradient(kernel, num_features=2, ridge=ridge, steps=32)
-        for seed in range(2):
-            task = numpy(ik.tasks.sample(jax.random.key(seed), config))
-            exact = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
-            assert task.x.dtype == dtype
-            gap = np.linalg.norm(ik.predict(model, task) - exact)
-            assert gap < bound * np.linalg.norm(exact)
 
 
 def test_a_logit_that_no_data_reaches(x64):

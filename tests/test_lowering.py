@@ -183,12 +183,10 @@ def test_a_construction_and_its_gradient_lower(case):
     check(lowered(jax.value_and_grad(loss, argnums=(0, 1)), inputs()["ridge"], inputs()["task"]))
 
 
-OF_MODELS = [call for _, call in CALLS if OF_A_MODEL.match(call)]
+MODELS = [call for _, call in CALLS if OF_A_MODEL.match(call)]
 
 
-@often(
-    "call", [*filter(re.compile(r"ik\.predict\((softmax|encoder),").match, OF_MODELS)], OF_MODELS
-)
+@often("call", [*filter(re.compile(r"ik\.predict\((softmax|encoder),").match, MODELS)], MODELS)
 def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
     check_call(call)
 

@@ -109,26 +109,22 @@ def run(arrays, structure, stream, mask, kind, prologue, steps):
 
 
 @pytest.mark.parametrize(
-    ("name", "merge", "kind"),
-    [
-        ("cg-exponential", True, ""),
-        ("cg-exponential", False, ""),
-        ("picg", False, ""),
-        ("gd", False, "relu"),
-    ],
+    ("name", "form"),
+    [("cg-exponential", "dense"), ("cg-exponential", ""), ("picg", ""), ("gd", "relu")],
 )
-def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, kind):
+def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, form):
     """Of softmax and linear attention: the other constructions have the same blocks.
 
     Linear attention also as pairs of heads of ReLU attention (Bai et al., 2023).
     """
     task = draw(0, n=9)
     model = CASES[name].build(task, 0.5, 4)
-    model = dense(model) if merge else model
+    model = dense(model) if form == "dense" else model
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start = numpy(jax.jit(embed_task)(model, task))
     prologue = len(model.weights.prologue)
-    kind, mask = kind or model.spec.attention, np.asarray(key_mask(task))
+    kind = "relu" if form == "relu" else model.spec.attention
+    mask = np.asarray(key_mask(task))
     path = run(exported, describe(model), start, mask, kind, prologue, model.steps)
     _, cache = numpy(ik.run_with_cache(model, task, everything=True))
     assert len(path) == model.depth

@@ -48,17 +48,11 @@ def gap(a, b):
     return np.max(np.abs(np.asarray(a) - np.asarray(b)))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"prefix": "inclusive", "strength": 0.5, "form": "fused"},
-        {
-            **{"tokens": "interleaved", "max_supports": N, "log_gate": -0.2},
-            "strength": np.array([0.0, 0.0, 1.0]),
-        },
-    ],
-    ids=["paired", "interleaved"],
-)
+PAIRED = {"prefix": "inclusive", "strength": 0.5, "form": "fused"}
+INTERLEAVED = {"tokens": "interleaved", "max_supports": N, "log_gate": -0.2}
+
+
+@pytest.mark.parametrize("options", [PAIRED, INTERLEAVED | {"strength": np.eye(P)[2]}])
 def test_gates_and_strengths_weigh_the_supports(x64, options):
     task = draw_task()
     x = task.x.copy()

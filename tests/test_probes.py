@@ -13,17 +13,7 @@ import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
 from icl_krr.experiments import draw_tasks
 from icl_krr.experiments.identify._probe_controls import controls
-from icl_krr.probes import (
-    align,
-    effective,
-    fit_candidate,
-    fit_probe,
-    has_slot,
-    hat_matrix,
-    layerwise,
-    spectral_filter,
-    streams,
-)
+from icl_krr.probes import effective, fit_probe, layerwise, spectral_filter
 from icl_krr.probes._naming.candidate_fit import PredictionData, clip_distances, squares
 from icl_krr.probes._naming.candidates import scaled_log_parameters
 
@@ -43,7 +33,7 @@ def hats(model, tasks):
 
 
 def hats_of(answers, tasks):
-    return np.asarray(jax.jit(partial(jax.lax.map, partial(hat_matrix, answers)))(tasks))
+    return np.asarray(jax.jit(partial(jax.lax.map, partial(ik.probes.hat_matrix, answers)))(tasks))
 
 
 def hats_of_exact(kernel, tasks):
@@ -67,7 +57,7 @@ def test_alignments_are_the_best_of_all_monotone_ones():
     rng = np.random.default_rng(0)
     for layers, steps in ((1, 1), (1, 5), (3, 4), (4, 3)):
         for cost in rng.random((20, layers, steps)):
-            alignment = align(cost)
+            alignment = ik.probes.align(cost)
             paths = [p for p in product(range(steps), repeat=layers) if list(p) == sorted(p)]
             best = min(sum(cost[range(layers), p]) for p in paths)
             assert np.all(np.diff(alignment) >= 0)
@@ -196,11 +186,11 @@ def test_probes_are_ridge_regressions(x64):
     model = ik.init(jax.random.key(0), spec)
     family = ik.tasks.LinearRegression(num_features=4, num_supports=10, num_queries=5)
     tasks = numpy(draw_tasks(jax.random.key(3), 40, family))
-    assert not has_slot(model)
+    assert not ik.probes.has_slot(model)
     probe = fit_probe(model, tasks)
     probe_of_targets = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
     assert np.array_equal(probe.weights, probe_of_targets.weights)
-    all_streams = np.stack([streams(model, one(tasks, i)) for i in range(40)], axis=1)
+    all_streams = np.stack([ik.probes.streams(model, one(tasks, i)) for i in range(40)], axis=1)
     task = one(tasks, 0)
     ours = numpy(layerwise(model, task, probe))
     assert ours.shape == (3, 5)
@@ -238,7 +228,7 @@ def test_probes_refuse_what_they_cannot_read(tasks):
         (lambda: effective("smoother", "linear", tasks, rows), "kernel must have a bandwidth"),
         (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),
         (
-            lambda: fit_candidate("richardson", "linear", tasks, rows[..., 0], 2),
+            lambda: ik.probes.fit_candidate("richardson", "linear", tasks, rows[..., 0], 2),
             "kernel of richardson must",
         ),
         (lambda: fit_probe(model, tasks, tasks.y_query[1:]), "targets must be .b, q. = "),

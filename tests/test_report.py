@@ -18,14 +18,8 @@ from icl_krr.report import Section, explorer_section, render, snapshots_section
 from icl_krr.report._chart import shares, three_digits
 from icl_krr.report._marks import log_axis
 
-SMALL = {
-    "temperatures": (0.3, 1.0),
-    "ridges": (0.02, 0.1, 0.5),
-    "widths": (3, None),
-    "steps": 4,
-    "num_supports": 8,
-    "num_queries": 12,
-}
+GRID = {"temperatures": (0.3, 1.0), "ridges": (0.02, 0.1, 0.5), "widths": (3, None)}
+SMALL = GRID | {"steps": 4, "num_supports": 8, "num_queries": 12}
 
 
 @pytest.fixture(scope="module")
@@ -276,9 +270,7 @@ def test_sliders_and_numbers_agree_when_one_comes_back(opened, page):
 
 
 @pytest.mark.extras
-def test_the_page_is_whole_without_a_script_and_the_script_draws_the_same(
-    browser, opened, page, explored
-):
+def test_without_a_script_the_page_is_what_the_script_draws(browser, opened, page, explored):
     tab = visited(browser, page, java_script_enabled=False)
     live, still = charts_of(opened), tab.locator(".chart")
     for line in range(4):
@@ -445,9 +437,7 @@ def without_a_line(text):
         (2, "filter.csv", lambda text: text.replace(",q,", ",p,")),
     ],
 )
-def test_a_damaged_run_is_refused_before_anything_is_computed(
-    finished, which, name, harm, tmp_path, capsys
-):
+def test_a_damaged_run_is_refused_first(finished, which, name, harm, tmp_path, capsys):
     folder, out = tmp_path / "damaged", tmp_path / "out"
     shutil.copytree(finished[which], folder)
     (folder / name).write_text(harm((folder / name).read_text()))
@@ -455,9 +445,7 @@ def test_a_damaged_run_is_refused_before_anything_is_computed(
     assert not out.exists()
 
 
-def test_what_is_no_run_is_refused_and_a_run_of_another_kind_keeps_its_place(
-    finished, tmp_path, capsys
-):
+def test_what_is_no_run_is_refused_and_another_run_keeps_its_place(finished, tmp_path, capsys):
     claims, swept, identified = finished
     half, out = tmp_path / "half", tmp_path / "out"
     shutil.copytree(identified, half)

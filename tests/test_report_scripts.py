@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from helpers import often
 from test_report import identification
 
 from icl_krr._core.files import to_markdown
@@ -141,16 +140,11 @@ def page_of(words, folder):
 
 
 WORDS = (*STRINGS, *DRAWINGS, LEAVING)
-PAYLOADS = {"strings": STRINGS, "all": WORDS}
 
 
 @pytest.fixture
 def foul(tmp_path):
-    return foul_page(WORDS, tmp_path)
-
-
-def foul_page(payloads, folder):
-    return page_of(list(numbered(payloads)), folder)
+    return page_of(list(numbered(WORDS)), tmp_path)
 
 
 def elements(page):
@@ -162,11 +156,9 @@ def elements(page):
     return tags
 
 
-@often("payloads", ("strings",), PAYLOADS)
-def test_strings_add_no_element_and_no_attribute_to_a_page(payloads, tmp_path):
-    words = PAYLOADS[payloads]
-    foul = foul_page(words, tmp_path)
-    plain = page_of([f"word {i}" for i in range(len(words))], tmp_path)
+def test_strings_add_no_element_and_no_attribute_to_a_page(tmp_path):
+    foul = page_of(list(numbered(STRINGS)), tmp_path)
+    plain = page_of([f"word {i}" for i in range(len(STRINGS))], tmp_path)
     assert elements(foul) == elements(plain)
     assert "{{ 7 * 7 }}" in foul
     assert re.findall("<script>.*?</script>", foul, re.S) == [plain.split("</main>\n")[1][:-16]]

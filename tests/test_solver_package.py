@@ -133,11 +133,9 @@ print("found:", found.status, *found.remain)
     assert "nesterov" in rest.split("table:")[1]
 
 
-@pytest.mark.parametrize(
-    "first", ["ik.solvers.lookup('cg')", "ik.Gaussian()", "ik.tasks.Sinusoids"]
-)
-def test_it_is_loaded_whatever_is_imported_first(package, tmp_path, first):
-    code = f"import icl_krr as ik; {first}; print(ik.constructions.nesterov, *ik.catalogue.KERNELS)"
+@pytest.mark.parametrize("call", ["ik.solvers.lookup('cg')", "ik.Gaussian()", "ik.tasks.Sinusoids"])
+def test_it_is_loaded_whatever_is_imported_first(package, tmp_path, call):
+    code = f"import icl_krr as ik; {call}; print(ik.constructions.nesterov, *ik.catalogue.KERNELS)"
     done = python(code, package, tmp_path)
     assert "tilted" in done.stdout, done.stderr
     assert "skipped" not in done.stderr

@@ -16,21 +16,14 @@ import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli._identification import read_file
 from icl_krr.experiments import draw_tasks
-from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions, rotated
+from icl_krr.experiments.solverbench import _distractor_functions as distractors, rotated
 from icl_krr.probes import CandidateFit, hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes._naming import stream_controls
 from icl_krr.probes._naming.decoding import Decoder, Halves, StreamArrays, decoders
 from icl_krr.probes._naming.distances import AlignedDistances, distance
 from icl_krr.probes._naming.identification import _last_cells
 from icl_krr.probes._naming.nested_models import NULLS, Spectrum
-from icl_krr.probes._naming.stream_controls import (
-    RoleStreams,
-    StreamComparison,
-    construction_error,
-    eliminate_candidates,
-    target_gaps,
-    tied_controls,
-)
+from icl_krr.probes._naming.stream_controls import RoleStreams, StreamComparison, target_gaps
 from icl_krr.probes._resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
 
@@ -113,13 +106,13 @@ def test_mixed_steps_are_others_with_the_same_span():
 
 FLAT = np.arange(STEPS + 1.0)
 TAKE_NO_STEPS = {
-    "interpolation": lambda task: distractor_functions.exact(
+    "interpolation": lambda task: distractors.exact(
         ik.Linear(), task, RIDGE + 0 * FLAT, FLAT / STEPS
     ),
-    "ridge path": lambda task: distractor_functions.exact(
+    "ridge path": lambda task: distractors.exact(
         ik.Linear(), task, 10 ** (2 - FLAT), np.sign(FLAT)
     ),
-    "gradient flow": lambda task: distractor_functions.gradient_flow(
+    "gradient flow": lambda task: distractors.gradient_flow(
         ik.Linear(), task, RIDGE, 0.1 * FLAT**2
     ),
 }
@@ -147,7 +140,7 @@ def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
     controls = {"far": gaps(0.3, 0.2), "near": gaps(0.3, 0.1), "nearer": gaps(0.01, 0.2)}
     fit = CandidateFit("gradient_descent", "linear", {}, (1, 2), 0.0)
     one = StreamComparison(fit, gaps(0.1, 0.1), controls, None, None, None)
-    assert tied_controls(one, resamples(8, 20, 0)) == ("nearer", "near")
+    assert stream_controls.tied_controls(one, resamples(8, 20, 0)) == ("nearer", "near")
 
 
 def random_decoders(seed, shape, supports):
@@ -178,10 +171,10 @@ def test_a_control_as_near_rules_out_its_candidate_and_if_that_leads_all(distanc
         controls = {"far": gaps(1, 1), "near": gaps(control, control)}
         compared.append(StreamComparison(fit, gaps(own, own), controls, None, rows, None))
     of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
-    found, ties, uninformative = eliminate_candidates(compared, of, resamples(8, 200, 0))
+    found, ties, silent = stream_controls.eliminate_candidates(compared, of, resamples(8, 200, 0))
     each = zip(found, reasons, strict=True)
     assert [reason[: len(words) or None] for reason, words in each] == reasons
-    assert (ties, uninformative) == (tied, [False] * len(reasons))
+    assert (ties, silent) == (tied, [False] * len(reasons))
 
 
 def test_the_nearest_draw_of_a_control_counts(x64, monkeypatch):
@@ -206,7 +199,8 @@ def test_steps_that_say_nothing_are_told():
     """
     values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
-    assert not construction_error(fit._replace(values=values | {"num_supports": 6.0}), batches()[0])
+    fit = fit._replace(values=values | {"num_supports": 6.0})
+    assert not stream_controls.construction_error(fit, batches()[0])
     start = random_decoders(0, (16, 3, 1, 2), 2).states[0]
     of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
     small_gaps = gaps(0.05, 0.2)  # its use would be tested
@@ -218,7 +212,7 @@ def test_steps_that_say_nothing_are_told():
     steps |= {words: other}
     for words, rows in steps.items():
         compared = [StreamComparison(fit, small_gaps, {}, None, rows, None)]
-        reasons, *others = eliminate_candidates(compared, of, None)
+        reasons, *others = stream_controls.eliminate_candidates(compared, of, None)
         assert reasons[0].startswith(words)
         assert others == [(), [True]]
 

@@ -5,11 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import draw, numpy
-from xla_flags import known
 
 import icl_krr as ik
-
-FLAG = "--xla_cpu_enable_fast_math=false"
 
 
 def test_ranks_and_dtypes_are_not_promoted(x64):
@@ -40,8 +37,3 @@ def test_hyperparameters_take_the_dtype_of_the_task(x64, kernel):
         prediction = numpy(ik.predict(model, task))
         assert prediction.dtype == path.dtype == "f4"
         assert np.allclose(prediction, path[-1], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_a_flag_that_xla_does_not_know_does_not_reach_it():
-    assert known(["--xla_no_such_flag=true", FLAG]) == FLAG

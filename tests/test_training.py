@@ -29,27 +29,14 @@ from icl_krr.cli._program import subcommands
 from icl_krr.experiments import ModelRecipe, Recipe, TaskRecipe, family, load, run_names
 from icl_krr.experiments._shared.recipe import folder_of
 from icl_krr.experiments._shared.runs import first_model, recorded
-from icl_krr.training import (
-    Diverged,
-    Mismatch,
-    Training,
-    advance,
-    check,
-    load_weights,
-    mean_loss,
-    reference,
-    save_half_precision,
-    save_weights,
-    start,
-    train,
-)
+from icl_krr.training import Diverged, Mismatch, check, reference, save_weights, start, train
 from icl_krr.training._batches import batch, draw
 from icl_krr.training._checkpoint import read
 from icl_krr.training._reference import optimal
 from icl_krr.training._step import state_after
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
-SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
+SMALL = ik.training.Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
 DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
 
 
@@ -78,12 +65,12 @@ def test_the_loss_is_that_of_a_loop():
     encoder, decoder = small(), small(**DECODER)
     each = [one(tasks, i) for i in range(3)]
     squares = [np.asarray(numpy(ik.predict(encoder, t)) - t.y_query) ** 2 for t in each]
-    assert relative(mean_loss(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
+    assert relative(ik.training.mean_loss(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
     squares = []
     for task, length in zip(each, lengths, strict=True):
         along = np.asarray(ik.predict_along(decoder, task))
         squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
-    assert relative(mean_loss(decoder, tasks, "every"), np.mean(squares)) < 1e-5
+    assert relative(ik.training.mean_loss(decoder, tasks, "every"), np.mean(squares)) < 1e-5
 
 
 def test_answers_are_compared_with_the_posterior_mean():
@@ -101,7 +88,7 @@ def test_answers_are_compared_with_the_posterior_mean():
         exact = ik.solvers.exact(best[0], task, ridge=best[1]).prediction
         return ik.predict(model, task) - exact
 
-    _, loss = advance(start(small(), settings), LINEAR, settings, best)
+    _, loss = ik.training.advance(start(small(), settings), LINEAR, settings, best)
     assert relative(loss, np.mean(np.square(gap(tasks)))) < 1e-4
 
 
@@ -146,7 +133,7 @@ def test_a_step_is_compiled_once_for_its_shapes():
     for noise in (0.1, 0.2):
         state = start(small(), SMALL)
         for _ in range(3):
-            state, _ = advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
+            state, _ = ik.training.advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
     assert state_after._cache_size() == 1
     assert int(state.step) == 3
 
@@ -211,9 +198,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
 
 def test_initial_weights_that_overflow_are_named(tmp_path):
     huge = jax.tree.map(lambda leaf: leaf * jnp.inf, small())
-    with pytest.raises(
-        Diverged, match=r"initial weights must be finite, got (nan|inf): their pred"
-    ):
+    with pytest.raises(Diverged, match=r"initial weights must be finite, got (nan|inf): their"):
         train(huge, LINEAR, SMALL, folder=tmp_path)
     assert not [*tmp_path.iterdir()]
 
@@ -231,12 +216,6 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         assert words in str(refused.value)
     with pytest.raises(Mismatch, match=r"model\.depth: stored 2, given 3"):
         train_small(small(depth=3), folder=tmp_path)
-    (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
-        train_small(folder=tmp_path)
-    save_weights(tmp_path / "checkpoint.msgpack", small())
-    with pytest.raises(ValueError, match=r"must be a checkpoint, .* \(no entry config"):
-        train_small(folder=tmp_path)
 
 
 EXACT, SPARSE = {"target": "exact"}, dataclasses.replace(LINEAR, sparsity=1)
@@ -249,11 +228,7 @@ REFUSED = {
     "min_supports must be <= 8, the number of supports": {"min_supports": 9},
     "start_features must be <= 3, the number of fea": {"start_features": 4, "curriculum": 1},
     "curriculum must be > 0 if and only if": {"start_supports": 4},
-    "min_supports must be <= start_supports = 2, got 3": {
-        "start_supports": 2,
-        "min_supports": 3,
-        "curriculum": 9,
-    },
+    "<= start_supports = 2, got 3": {"start_supports": 2, "min_supports": 3, "curriculum": 9},
     "must be causal with interleaved tokens": {"loss": "every"},
     "loss must be one of": {"loss": "some"},
     "target must be one of": {"target": "best"},
@@ -323,7 +298,7 @@ def test_runs_are_starting_points(tmp_path):
     for change, message in (
         ({"width": 16}, "width: stored 8, given 16"),
         ({"start": "gp-encodr"}, "start must be a run's folder or one of .*; got 'gp-encodr'"),
-        ({"start": "gp-decoder-gpu"}, "must hold weights"),
+        ({"start": "gp-decoder-gpu"}, "must hold weights, got only a recipe"),
     ):
         model = dataclasses.replace(again.model, **change)
         with pytest.raises(ValueError, match=message):
@@ -363,8 +338,6 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         assert len(str(refusal.value)) < 500
     with pytest.raises(ValueError, match="recipe must be a JSON file, a run's folder or one of"):
         Recipe.read("nothing-of-the-kind")
-    with pytest.raises(ValueError, match="must hold weights, got only a recipe"):
-        load("gp-decoder-gpu")
 
 
 @pytest.fixture
@@ -527,19 +500,19 @@ def weights(tmp_path):
 
 def test_weights_of_another_shape_are_named(weights):
     with pytest.raises(Mismatch, match=r"readout\.blocks\.stream: stored \[8, 1\], given \[8, 2\]"):
-        load_weights(weights, small(num_outputs=2))
+        ik.training.load_weights(weights, small(num_outputs=2))
 
 
 def test_weights_in_half_precision_are_read_in_single_precision(weights):
     like = small()
-    save_half_precision(weights, weights)
+    ik.training.save_half_precision(weights, weights)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(read(weights)["model"])} == {"float16"}
-    loaded = load_weights(weights, like)
+    loaded = ik.training.load_weights(weights, like)
     chex.assert_trees_all_equal_dtypes(loaded, like)
     chex.assert_trees_all_close(loaded, like, rtol=2**-11)
     save_weights(weights, {"w": np.full(3, 1e5)})
     with pytest.raises(ValueError, match=r"weights of .* in float16 must be finite, got inf"):
-        save_half_precision(weights, weights)
+        ik.training.save_half_precision(weights, weights)
 
 
 @pytest.mark.parametrize(("flips", "end"), [(220, None), (100, 200)])
@@ -547,7 +520,7 @@ def test_weights_with_one_bit_flipped_are_refused(weights, flips, end):
     like = small()
     for _ in with_one_bit_flipped(weights, flips, end=end):
         with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
-            load_weights(weights, like)
+            ik.training.load_weights(weights, like)
 
 
 def test_weights_of_another_format_are_refused(weights):
@@ -559,4 +532,4 @@ def test_weights_of_another_format_are_refused(weights):
     ):
         weights.write_bytes(with_checksum(serialization.msgpack_serialize(content)))
         with pytest.raises(ValueError, match=message):
-            load_weights(weights, small())
+            ik.training.load_weights(weights, small())

@@ -79,10 +79,9 @@ def test_a_task_takes_six_frames_from_predict_to_a_head(build, monkeypatch):
 
 
 def test_reciprocal_is_guarded():
-    value, slope = jax.jit(jax.vmap(jax.value_and_grad(ACTIVATIONS["reciprocal"])))(
-        np.array([4.0, -0.5, 0.0, 1e-38])
-    )
-    assert np.isnan(ACTIVATIONS["reciprocal"](np.inf))  # overflow must not pass for 1 / inf = 0
+    reciprocal, x = ACTIVATIONS["reciprocal"], np.array([4.0, -0.5, 0.0, 1e-38])
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(reciprocal)))(x)
+    assert np.isnan(reciprocal(np.inf))  # overflow must not pass for 1 / inf = 0
     assert value.tolist() == [0.25, -2.0, 0.0, 0.0]
     assert slope.tolist() == [-0.0625, -4.0, 0.0, 0.0]
 
@@ -132,12 +131,10 @@ def test_a_looped_model_runs_at_any_depth(x64):
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize(
-    ("depth", "options"), [(2, {}), (16, {}), (16, {"tied": True, "hidden": 0})]
-)
-def test_initial_predictions_have_the_size_of_y(attention, depth, options):
+@pytest.mark.parametrize(("depth", "other"), [(2, {}), (16, {}), (16, {"tied": True, "hidden": 0})])
+def test_initial_predictions_have_the_size_of_y(attention, depth, other):
     """Without LayerNorm, too, and for more than a hundred supports."""
-    sizes = {"num_features": 4, "width": 32, "heads": 1, "layer_norm": False, **options}
+    sizes = {"num_features": 4, "width": 32, "heads": 1, "layer_norm": False, **other}
     model = ik.init(jax.random.key(0), ik.Architecture(depth=depth, attention=attention, **sizes))
     for supports in (16, 128):
         task = draw(0, n=supports)
@@ -338,10 +335,6 @@ def test_runs_refuse_what_they_cannot_use(task, model):
         ik.run_with_hooks(model, task, {"blocks.1.attn": lambda value: value})
     with pytest.raises(ValueError, match="num_outputs = 2 to fit the model, got 3"):
         ik.predict(cg(draw(0, r=2), 0.1, 3), draw(0, r=3))
-    # a task that was built inside a transformation is checked when it is used
-    bad = jax.tree.map(lambda a: np.where(a == a[0], np.nan, a), task)
-    with pytest.raises(ValueError, match=r"x must be finite, got nan at index \[0, 0\]"):
-        ik.predict(model, bad)
 
 
 def test_a_model_is_a_pytree_of_its_parts():

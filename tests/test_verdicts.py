@@ -14,14 +14,8 @@ from icl_krr import solvers
 from icl_krr.catalogue import candidates
 from icl_krr.experiments import draw_tasks
 from icl_krr.probes import CandidateFit, agreement, identify, identify_arrays, prefixes
-from icl_krr.probes._naming import comparison
+from icl_krr.probes._naming import comparison, distances
 from icl_krr.probes._naming.comparison import eliminate_candidates
-from icl_krr.probes._naming.distances import (
-    AlignedDistances,
-    CandidateResult,
-    Distance,
-    StreamResult,
-)
 from icl_krr.probes._naming.elimination import is_regular
 from icl_krr.probes._naming.identification import EXACT, identification
 from icl_krr.probes._resampling import paired_differences
@@ -220,7 +214,7 @@ def gaps(squares, matrix=None):
     """Equal distances in both spaces: squares [b] of one layer whose size is 1."""
     squares = np.asarray(squares, float)[:, None]
     matrix = np.sqrt(squares.mean(0, keepdims=True)) if matrix is None else matrix
-    part = AlignedDistances(squares, np.ones_like(squares), matrix)
+    part = distances.AlignedDistances(squares, np.ones_like(squares), matrix)
     return {"prediction": part, "hat": part}
 
 
@@ -301,14 +295,14 @@ def test_each_rule_of_a_verdict_decides(rule):
     assert nearest == tuple(tied)
 
 
-def result_of(*distances, alignment=(1,), parameters=0, reason="", effects=None, **options):
+def result_of(*means, alignment=(1,), parameters=0, reason="", effects=None, **options):
     """A candidate at these distances; with `effects`, of streams."""
     values = {str(i): 1.0 for i in range(parameters)}
-    each = [Distance(mean, (0, 1), (mean,), ((0, 1),), (), np.zeros((1, 1))) for mean in distances]
+    each = [distances.Distance(m, (0, 1), (m,), ((0, 1),), (), np.zeros((1, 1))) for m in means]
     fit = CandidateFit(GD, "linear", values, alignment, 0.0)
-    stream = None if effects is None else StreamResult({}, (), {}, effects)
+    stream = None if effects is None else distances.StreamResult({}, (), {}, effects)
     spaces = dict(zip(("prediction", "hat"), each, strict=True))
-    return CandidateResult(fit, spaces, reason, stream_result=stream, **options)
+    return distances.CandidateResult(fit, spaces, reason, stream_result=stream, **options)
 
 
 @pytest.mark.parametrize(

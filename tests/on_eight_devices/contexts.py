@@ -96,9 +96,7 @@ def test_slots_after_every_step(x64):
     model, task = of_a_case(CASES["cg"])
     task = task.replace(y=np.where(np.arange(13) == 0, 1e9, task.y))
     names = "alpha", "r", "rr", "prediction"
-    expected, got = (
-        ik.run_with_cache(model, task, names=names, mesh=mesh)[1] for mesh in (None, MESH)
-    )
+    expected, got = (ik.run_with_cache(model, task, names=names, mesh=m)[1] for m in (None, MESH))
     for slot in names:
         assert relative(got[slot], expected[slot]) < 1e-11, slot
 
