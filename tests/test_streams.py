@@ -199,8 +199,8 @@ def test_steps_that_say_nothing_are_told():
     """
     values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
-    fit = fit._replace(values=values | {"num_supports": 6.0})
-    assert not stream_controls.construction_error(fit, batches()[0])
+    possible = fit._replace(values=values | {"num_supports": 6.0})
+    assert not stream_controls.construction_error(possible, batches()[0])
     start = random_decoders(0, (16, 3, 1, 2), 2).states[0]
     of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
     small_gaps = gaps(0.05, 0.2)  # its use would be tested
