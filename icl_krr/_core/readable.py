@@ -54,13 +54,9 @@ def _fields_doc(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc
         defaults = dict.fromkeys(self._fields, MISSING) | self._field_defaults
     fields = {field: getattr(self, field) for field in defaults}
     items = {key: value for key, value in fields.items() if not _is_empty(value, defaults[key])}
-    return wl.bracketed(
-        begin=wl.TextDoc(f"{name}("),
-        docs=wl.named_objs(items.items(), depth=depth - 1, **options),
-        sep=wl.comma,
-        end=wl.TextDoc(")"),
-        indent=options["indent"],
-    )
+    begin, end = wl.TextDoc(f"{name}("), wl.TextDoc(")")
+    docs = wl.named_objs(items.items(), depth=depth - 1, **options)
+    return wl.bracketed(begin=begin, docs=docs, sep=wl.comma, end=end, indent=options["indent"])
 
 
 def _default(field: dataclasses.Field) -> Any:

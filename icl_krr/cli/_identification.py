@@ -73,10 +73,8 @@ def _stream_record(result: StreamResult | None) -> dict[str, Any]:
 
 
 def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
-    return {
-        space: {name: value for name, value in d._asdict().items() if name != "matrix"}
-        for space, d in spaces.items()
-    }
+    rows = {space: d._asdict().items() for space, d in spaces.items()}
+    return {space: {k: v for k, v in row if k != "matrix"} for space, row in rows.items()}
 
 
 def distance_files(result: Identification, title: str, start: str = "") -> dict[str, Any]:
@@ -164,8 +162,7 @@ def read_file(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
         require(path, arrays, (*TASK_FIELDS[:3], *names, *more), hint)
     tasks = task_of(path, {name: arrays[name] for name in TASK_FIELDS if name in arrays})
     return tasks, {
-        names[0]: {name: arrays[name] for name in kinds[names] if name in arrays}
-        for names in present
+        names[0]: {k: arrays[k] for k in kinds[names] if k in arrays} for names in present
     }
 
 

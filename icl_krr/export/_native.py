@@ -73,12 +73,8 @@ def save(path: str | Path, model: Transformer) -> None:
     path = checks.path("path", path)
     tensors: Tensors = {}
     saved = Model(model.weights, model.spec, model.layout, model.steps)
-    record = {
-        "checksum": NO_CHECKSUM,
-        "format": FORMAT,
-        "version": version("icl_krr"),
-        "model": encode(saved, "", tensors),
-    }
+    record = {"checksum": NO_CHECKSUM, "format": FORMAT, "version": version("icl_krr")}
+    record["model"] = encode(saved, "", tensors)
     write(path, tensors, {"icl_krr": json.dumps(record)})
 
 

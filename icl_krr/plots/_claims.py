@@ -68,11 +68,9 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str, other: str = "ex
     legend(figure, top, bottom, heading="\n".join(filter(None, sentences)))
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
-    top.set_title(
-        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, at most {steps} steps, "
-        f"{'dtype: see lines' if name == 'precision' else dtype}",
-        fontsize=9,
-    )
+    of = "dtype: see lines" if name == "precision" else dtype
+    title = f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, at most {steps} steps, {of}"
+    top.set_title(title, fontsize=9)
     return figure
 
 

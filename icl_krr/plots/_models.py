@@ -126,11 +126,9 @@ def identification_figure(identification: Identification, title: str) -> Figure:
         )
         at = result.fit.alignment
         axis.plot(at, range(1, len(at) + 1), "o-", color=RED, markersize=3, linewidth=1)
-        axis.set_title(
-            f"{words}\n{result.fit.kernel}, {distance.mean:.2g} "
-            f"({distance.interval[0]:.2g}, {distance.interval[1]:.2g})",
-            fontsize=7,
-        )
+        low, high = distance.interval
+        words += f"\n{result.fit.kernel}, {distance.mean:.2g} ({low:.2g}, {high:.2g})"
+        axis.set_title(words, fontsize=7)
         label_ticks(axis, whole="xy")
         axis.set_xlabel("solver step", fontsize=7)
         axis.set_ylabel("layer", fontsize=7)

@@ -126,12 +126,9 @@ def heatmaps_figure(
         top, signed = np.max(np.abs(values)), np.min(values) < 0
         image_values = np.where(values == 0, np.nan, values)
         norm = Normalize(-top, top) if signed else LogNorm(np.nanmin(image_values), top)
+        colors = "RdBu_r" if signed else "cividis"
         image = axis.imshow(
-            image_values,
-            norm=norm,
-            cmap="RdBu_r" if signed else "cividis",
-            aspect="auto",
-            interpolation="none",
+            image_values, norm=norm, cmap=colors, aspect="auto", interpolation="none"
         )
         label_ticks(axis, whole="xy")
         axis.set_xlabel(x)

@@ -145,17 +145,9 @@ def compare(
             lost |= jnp.any(~jnp.isfinite(slot[-1]) | ((slot[-1] == 0) & name.startswith("sink")))
         elif name == "overrun":
             over |= jnp.any(slot > 0)
+    about |= {"sink": lost, "any_size": any_size, "bound": over, "falling": falling}
     return _accuracy.measured_status(
-        best.status,
-        original_system,
-        residual,
-        error[-1],
-        slots["prediction"][-1],
-        sink=lost,
-        any_size=any_size,
-        bound=over,
-        falling=falling,
-        **about,
+        best.status, original_system, residual, error[-1], slots["prediction"][-1], **about
     )
 
 

@@ -165,11 +165,9 @@ def predictions(explored: Explored) -> Chart:
         for a, f in zip(angle, y, strict=True)
     ]
     tooltips = [tooltip(f"{name}:Q") for name in support_points[0]]
-    supports = (
-        alt.Chart(alt.Data(values=support_points))
-        .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
-        .encode(y="y of the support:Q", tooltip=tooltips)
-    )
+    supports = alt.Chart(alt.Data(values=support_points))
+    supports = supports.mark_circle(color=INK, size=45, opacity=0.75, clip=True)
+    supports = supports.encode(y="y of the support:Q", tooltip=tooltips)
     return curves(
         "Predictions",
         "Lines of exact KRR, the true function, one softmax head and the transformer at the "
@@ -205,11 +203,8 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
     x = alt.X("depth:Q", title="solver steps", **STEPS)
     if axis == "channels":
         x = alt.X("m:O", title="width (channels)", sort=[point["m"] for point in points])
-    marker = (
-        alt.Chart()
-        .mark_rule(color=_chart.ACCENT, strokeWidth=8, opacity=0.25)
-        .transform_filter(f"datum.{axis} == {axis}")
-    )
+    rule = alt.Chart().mark_rule(color=_chart.ACCENT, strokeWidth=8, opacity=0.25)
+    marker = rule.transform_filter(f"datum.{axis} == {axis}")
     word = "depth" if axis == "depth" else "width"
     return curves(
         f"Gap to exact KRR against {word}",
@@ -230,12 +225,8 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
 def slot_chart(slot: str, explored: Explored) -> Chart:
     """A slot at every support after every step; a frame marks the depth of the slider."""
     supports, depths = range(explored.config.num_supports), range(explored.config.steps + 1)
-    frame = (
-        alt.Chart()
-        .mark_rect(fillOpacity=0, stroke=INK, strokeWidth=1)
-        .encode(y=alt.value(0), y2=alt.value("height"))
-        .transform_filter("datum.step == depth && datum.support == 1")
-    )
+    frame = alt.Chart().mark_rect(fillOpacity=0, stroke=INK, strokeWidth=1)
+    frame = frame.encode(y=alt.value(0), y2=alt.value("height"))
     return heatmap(
         f"Slot {slot}",
         "Heatmap of the slot at every support token after every solver step. Blue is positive, "
@@ -250,7 +241,7 @@ def slot_chart(slot: str, explored: Explored) -> Chart:
             slot: f"datum.sign * toNumber({slot}_most[temperature][ridge][channels])",
         },
         tooltips=["step:O", "support:O", f"{slot}:Q"],
-        layer=[frame],
+        layer=[frame.transform_filter("datum.step == depth && datum.support == 1")],
         reads=(slot, f"{slot}_most"),
         span=4,
     )

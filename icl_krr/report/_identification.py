@@ -127,12 +127,8 @@ def filter_chart(rows: Rows) -> Chart:
         if row["layer"] == layers
     ]
     lines = {"layer": Line(BLUE), "exact KRR": Line(INK, "6 3")}
-    intervals = (
-        alt.Chart()
-        .mark_rule(color=BLUE, strokeWidth=1, clip=True)
-        .encode(y="low:Q", y2="high:Q")
-        .transform_filter("datum.line == 'layer'")
-    )
+    rule = alt.Chart().mark_rule(color=BLUE, strokeWidth=1, clip=True)
+    intervals = rule.encode(y="low:Q", y2="high:Q").transform_filter("datum.line == 'layer'")
     opacity = alt.Opacity("layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]})
     chart = curves(
         "Spectral filters",

@@ -50,10 +50,10 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
             places: dict[float, list[float]] = {}
             for row in scaling.along_axis([row for row in rows if row["excess"] > 0], axis):
                 places.setdefault(scaling.axis_value(axis, row), []).append(np.log(row["excess"]))
-            points = points + [
-                {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
-                for place, logs in sorted(places.items())
+            means = [
+                (place, float(np.exp(np.mean(logs)))) for place, logs in sorted(places.items())
             ]
+            points = points + [{"line": group, "x": place, "value": mean} for place, mean in means]
         limit, sentence = cut([(one["line"], one["value"]) for one in points], zero)
         words += [sentence] if sentence else []
         points = [one for one in points if LEAST <= one["value"] <= limit]

@@ -96,11 +96,8 @@ def chart(
     title: str, name: str, drawn: dict[str, Curve], along: list, x: alt.X, frame: Any, limit: float
 ) -> _chart.Chart:
     """The curves in the array `name` of the board, up to a limit."""
-    points = [
-        {"line": label, "curve": i, "place": k, "x": value}
-        for i, label in enumerate(drawn)
-        for k, value in enumerate(along)
-    ]
+    pairs = product(enumerate(drawn), enumerate(along))
+    points = [{"line": label, "curve": i, "place": k, "x": v} for (i, label), (k, v) in pairs]
     lines = {label: one.line for label, one in drawn.items()}
     value = f"toNumber({name}[datum.curve][datum.place][{frame}])"
     values = np.concatenate([one.values.ravel() for one in drawn.values()])

@@ -187,10 +187,8 @@ def calibration_of(division: Division, predictions: list[Prediction]) -> dict[st
     if division.task.y_query is None or not np.all(std > 0):
         return {}
     posterior, supports = gaussian(exact, std), np.asarray(division.task.y, np.float64)
-    constant = gaussian(
-        np.full_like(y, division.scaling.undo(supports.mean())),
-        np.full_like(y, division.scaling.undo_width(supports.std())),
-    )
+    moments = division.scaling.undo(supports.mean()), division.scaling.undo_width(supports.std())
+    constant = gaussian(*(np.full_like(y, moment) for moment in moments))
     with jax.enable_x64(True):
         judged = coverage(posterior, y)
         scores = [float(log_likelihood(each, y)) for each in (posterior, constant)]

@@ -28,14 +28,8 @@ def config_of(parameters: Any) -> DepthConfig:
                 f"{option} must be {value!r} if kernel is an object, which has its own bandwidth, "
                 f"got {checks.short_repr(getattr(parameters, option))}"
             )
-    config = DepthConfig(
-        parameters.solver,
-        name,
-        parameters.ridge,
-        **{name: getattr(parameters, name) for name in usual},
-        steps=parameters.steps,
-        centred=parameters.normalize_y,
-    )
+    options = {key: getattr(parameters, key) for key in (*usual, "solver", "ridge", "steps")}
+    config = DepthConfig(**options, kernel=name, centred=parameters.normalize_y)
     if kernel and SOLVERS[config.solver].kernels == "featured" and not kernel.featured:
         raise ValueError(
             f"kernel must have a feature map, such as Linear(), for solver {config.solver!r}, "

@@ -172,14 +172,9 @@ def _finite_loss(free: Any, kernel: Kernel, task: Task, fixed_ridge: bool) -> tu
 
 def minimise(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:
     """Minimise a loss in a box, until no derivative is larger than `slope`."""
-    return optimize.minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=optimize.Bounds(*box),
-        options={"maxiter": ITERATIONS, "gtol": slope, "ftol": 1e-10},
-    )
+    options = {"maxiter": ITERATIONS, "gtol": slope, "ftol": 1e-10}
+    ends = optimize.Bounds(*box)
+    return optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=ends, options=options)
 
 
 def importance(kernel: Any, task: Task, ridge: float) -> np.ndarray:

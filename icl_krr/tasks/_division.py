@@ -82,10 +82,8 @@ def divide(table: Table, num_supports: int, seed: int = 0, queries: Any = None) 
     )
     if queries.filled is None:
         return Division(task, numbers, y)
-    words = tuple(
-        ", ".join(column.name for column, flag in zip(table.columns, flags, strict=True) if flag)
-        for flags in queries.filled
-    )
+    each = (zip(table.columns, flags, strict=True) for flags in queries.filled)
+    words = tuple(", ".join(column.name for column, flag in pairs if flag) for pairs in each)
     widths = [len(column.features) for column in table.columns]
     return Division(task, numbers, y, np.repeat(queries.filled, widths, axis=1), words)
 

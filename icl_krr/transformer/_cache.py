@@ -100,11 +100,9 @@ class Cache(Mapping):
     def __treescope_repr__(self, path: Any, subtree_renderer: Any) -> Any:
         from treescope.repr_lib import render_dictionary_wrapper
 
+        tree = branches(self, lambda leaf: leaf)
         return render_dictionary_wrapper(
-            object_type=type(self),
-            wrapped_dict=branches(self, lambda leaf: leaf),
-            path=None,
-            subtree_renderer=subtree_renderer,
+            object_type=type(self), wrapped_dict=tree, path=None, subtree_renderer=subtree_renderer
         )
 
 

@@ -188,12 +188,9 @@ def step_sent(
     live = slots_of_prediction(model)
     steps = model.blocks[len(model.weights.prologue) :]
     groups = [heads for block in steps for heads in block.attention]
-    sizes = [
-        size
-        for heads in groups
-        if not live.isdisjoint(_weights.widths(heads))
-        for size in sent_by_heads(heads, model.spec, shard, devices, gradient)
-    ]
+    groups = [heads for heads in groups if not live.isdisjoint(_weights.widths(heads))]
+    each = (sent_by_heads(heads, model.spec, shard, devices, gradient) for heads in groups)
+    sizes = [size for part in each for size in part]
     outputs = task.num_outputs // model.spec.num_outputs
     tasks, chunk = (len(shard.x), chunk_size(shard, None)) if shard.x.ndim > 2 else (1, 1)
     return Sent(outputs * tasks * sum(sizes), -(-tasks // chunk) * len(sizes))

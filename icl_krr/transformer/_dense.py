@@ -147,10 +147,6 @@ class Merger:
     def units(self, units: list[Unit]) -> Unit:
         ups = [unit.up for unit in units if unit.up is not None]
         gates = [unit.gate for unit in units if unit.gate is not None]
-        return Unit(
-            up=self.read(*ups) if ups else None,
-            gate=self.read(*gates) if gates else None,
-            out=jnp.concatenate([self.out(unit) for unit in units]),
-            to="stream",
-            activation=units[0].activation,
-        )
+        up, gate = (self.read(*reads) if reads else None for reads in (ups, gates))
+        out = jnp.concatenate([self.out(unit) for unit in units])
+        return Unit(up, gate, out, "stream", units[0].activation)

@@ -87,10 +87,8 @@ def evaluate_rescaled_jvp(
     return rescaled_jvp(scale, run, degrees, primals, tangents)
 
 
-PROGRAMS = {
-    function: jax.jit(function, static_argnames=("request", "axes"))
-    for function in (evaluate, evaluate_rescaled)
-}
+STATIC = ("request", "axes")
+PROGRAMS = {one: jax.jit(one, static_argnames=STATIC) for one in (evaluate, evaluate_rescaled)}
 
 
 def differentiable(model: Transformer, request: Request) -> Callable:
@@ -127,11 +125,11 @@ def evaluate_task(
         if task.num_outputs == model.spec.num_outputs:
             result, stored = one(model, task, stream=stream)
         else:
-            result, stored = jax.vmap(
-                lambda y, stream: one(model, task.replace(y=y, y_query=None), stream=stream),
-                in_axes=-1,
-                out_axes=-1,
-            )(task.y, stream)
+
+            def of_output(y: jax.Array, stream: Stream | None) -> Any:
+                return one(model, task.replace(y=y, y_query=None), stream=stream)
+
+            result, stored = jax.vmap(of_output, in_axes=-1, out_axes=-1)(task.y, stream)
         return result if request.answer is None else request.answer(result, model, task), stored
 
     return with_automatic_axes(run, task.x)(model, task, stream)

@@ -82,11 +82,10 @@ def forward(
         stream = run_block(block, stream, key_mask, spec, hook_points, patterns)
         points.append(run_hooks.stored(hook_points))
     scanned, blocks = split_steps(model)
+    first_step = blocks([leaf if leaf is None else leaf[0] for leaf in scanned])
     every_step = [
         constant_patterns(block, i, pairs, stream, key_mask, spec, shared)
-        for i, block in enumerate(
-            blocks([leaf if leaf is None else leaf[0] for leaf in scanned]), first
-        )
+        for i, block in enumerate(first_step, first)
     ]
     start, carry = stream, stream
     if not run_hooks.change_steps(first):  # a hook may change any slot

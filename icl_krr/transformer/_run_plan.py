@@ -262,11 +262,6 @@ def memory(
     compiled = lowered.compile()
     sizes: Any = compiled.memory_analysis()
     work: Any = compiled.cost_analysis()
-    return Memory(
-        sizes.argument_size_in_bytes,
-        sizes.output_size_in_bytes,
-        sizes.temp_size_in_bytes,
-        memory_limit.free_bytes(),
-        int(work.get("flops", 0)),
-        int(work.get("bytes accessed", 0)),
-    )
+    parts = (getattr(sizes, f"{name}_size_in_bytes") for name in ("argument", "output", "temp"))
+    counts = (int(work.get(name, 0)) for name in ("flops", "bytes accessed"))
+    return Memory(*parts, memory_limit.free_bytes(), *counts)

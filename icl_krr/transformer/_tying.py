@@ -145,9 +145,5 @@ def constant_heads(model: _weights.Transformer) -> list[tuple[int, int]]:
             same = not block.attention_norm
         return same and not read & written_slots(blocks[min(at, first) :])
 
-    return [
-        (at, j)
-        for at, block in enumerate(blocks)
-        for j, heads in enumerate(block.attention)
-        if constant(at, block, heads)
-    ]
+    pairs = [(at, j) for at, block in enumerate(blocks) for j in range(len(block.attention))]
+    return [(at, j) for at, j in pairs if constant(at, blocks[at], blocks[at].attention[j])]

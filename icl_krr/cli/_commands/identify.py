@@ -201,10 +201,8 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
     title = f"{settings.model}, seed {settings.seed}, float64"
     record = tables.findings_record(findings)
     record["together"] = together._asdict()
-    record["seeds"] = [
-        {"seed": config.seed, **tables.identification_record(result)}
-        for config, result in zip(configs, identifications, strict=True)
-    ]
+    pairs = zip(configs, identifications, strict=True)
+    record["seeds"] = [{"seed": c.seed, **tables.identification_record(one)} for c, one in pairs]
     blocks = tables.printed_findings(settings.model, findings)
     verdict = f"with {len(configs)} seeds: {together.verdict}" if others else ""
     last = findings.layers[-1]
@@ -269,12 +267,9 @@ def _identify_file(settings: Identify) -> Outcome:
     blocks, pages, words = [], [], []
     with working(settings) as show:
         for kind, arrays in kinds.items():
-            result = identify_arrays(
-                tasks,
-                **arrays,
-                **options,
-                progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
-            )
+            start = f"{settings.model}, {kind}: "
+            options["progress"] = lambda words, start=start: show(start + words)
+            result = identify_arrays(tasks, **arrays, **options)
             part = tables.identification_record(result)
             record |= {kind: part} if pages else part  # the first result stands at the top
             files |= tables.distance_files(result, title, f"{kind}-" if pages else "")

@@ -103,13 +103,10 @@ def run(settings: Predict) -> Outcome:
     depths = outcome({name: result.result}, settings.seed)
     files = {"predictions.csv": cells, **depths.files}
     files |= {"features.csv": features} if features else {}
-    parts = [
-        *summary(settings, rows, rmse, result, calibration),
-        *feature_summary(features, result),
-    ]
+    parts = feature_summary(features, result)
     return Outcome(
         {"predictions": rows, **depths.record},
-        [*parts, *depths.parts],
+        [*summary(settings, rows, rmse, result, calibration), *parts, *depths.parts],
         files,
         {
             **depths.facts,
@@ -205,11 +202,9 @@ def coverage_summary(rows: Rows, calibration: dict[str, float]) -> str:
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in rows)
     low, high = (format_number(100 * calibration[end], 3) for end in ("low", "high"))
     narrow = calibration["fraction"] < calibration["level"]
-    verdict = (
-        "not distinguishable from 95 %"
-        if calibration["calibrated"]
-        else f"not 95 %: the intervals are too {'narrow' if narrow else 'wide'}"
-    )
+    verdict = f"not 95 %: the intervals are too {'narrow' if narrow else 'wide'}"
+    if calibration["calibrated"]:
+        verdict = "not distinguishable from 95 %"
     return (
         f"{inside} of {len(rows)} intervals contain y: a coverage of {low} to {high} % (95 % "
         f"confidence, independent rows), {verdict}\n"

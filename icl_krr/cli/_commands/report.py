@@ -51,9 +51,6 @@ def run(settings: Report) -> Outcome:
         seconds = make_page(settings.out, parts, show)
     rows = grid_rows(grid[0])
     lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
-    return Outcome(
-        {"rows": rows},
-        [TextTable("report.html", ["part", "seconds"], [lines])],
-        {"grid.csv": rows, "meta.json": {}},
-        {"dtype": grid[0].dtype},
-    )
+    table = TextTable("report.html", ["part", "seconds"], [lines])
+    files = {"grid.csv": rows, "meta.json": {}}
+    return Outcome({"rows": rows}, [table], files, {"dtype": grid[0].dtype})

@@ -101,12 +101,9 @@ def identify(settings: Solverbench) -> Outcome:
     rows = [cell | row for cell, row in results.cells]
     header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
-    return Outcome(
-        {"rows": rows},
-        [TextTable("Verdicts of identify", header, [lines])],
-        {"verdicts.json": {"rows": rows}, "verdicts.csv": rows},
-        {"dtype": manifest["dtype"], **study.settings},
-    )
+    table = TextTable("Verdicts of identify", header, [lines])
+    files = {"verdicts.json": {"rows": rows}, "verdicts.csv": rows}
+    return Outcome({"rows": rows}, [table], files, {"dtype": manifest["dtype"], **study.settings})
 
 
 def cell(value: Any) -> str:
@@ -129,9 +126,6 @@ def score_table(settings: Solverbench) -> Outcome:
         "Models that run a candidate: share of each outcome (95 %)": variant_table(scores),
         "Models that run no candidate: share of each verdict (95 %)": open_table(scores),
     }
-    return Outcome(
-        record,
-        [TextTable.of(title, table) for title, table in tables.items()],
-        {"score.json": record, "score.md": markdown(scores)},
-        {"dtype": labels["dtype"]},
-    )
+    parts = [TextTable.of(title, table) for title, table in tables.items()]
+    files = {"score.json": record, "score.md": markdown(scores)}
+    return Outcome(record, parts, files, {"dtype": labels["dtype"]})

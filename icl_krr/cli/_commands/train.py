@@ -123,12 +123,8 @@ def run(settings: Train) -> Outcome:
     if rows:
         title = f"{folder.name}, seed {recipe.training.seed}, {dtype}"
         files |= {"training": partial(training_figure, rows, title, target)}
-    return Outcome(
-        {"rows": rows},
-        summary(rows, recipe.training.seed, target) if rows else [],
-        files,
-        {"dtype": dtype, "recipe": asdict(recipe)},
-    )
+    parts = summary(rows, recipe.training.seed, target) if rows else []
+    return Outcome({"rows": rows}, parts, files, {"dtype": dtype, "recipe": asdict(recipe)})
 
 
 def described(recipe: Recipe) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -75,14 +75,9 @@ def run(settings: Verify) -> Outcome:
         seeds = 1 if settings.quick else 10
     checks.count("seeds", seeds)
     with working(settings) as show:
-        verified = verify_all(
-            chosen,
-            seeds=range(settings.seed, settings.seed + seeds),
-            quick=settings.quick,
-            configs=configs,
-            folder=settings.folder,
-            progress=show,
-        )
+        each = range(settings.seed, settings.seed + seeds)
+        options: Any = {"quick": settings.quick, "configs": configs, "folder": settings.folder}
+        verified = verify_all(chosen, seeds=each, progress=show, **options)
     results = [result for result, _ in verified.values()]
     record = {"claims": results}
     files = {"claims.json": record, "claims.md": claims_to_markdown(results)}

@@ -168,14 +168,11 @@ class Protocol:
                 best = min((each[key] for each in tuned), key=lambda one: one.error)
                 fits.setdefault(key, []).append(best)
         layer_curves = self.resampled(scoring[:, :, 1:], size)
-        readings = tuple(
-            ErrorReading(
-                measure, how, self.compare(fits[measure, how], layer_curves[place], size, place)
-            )
-            for how in paths.ALIGNMENTS
-            for place, measure in enumerate(paths.MEASURES)
-        )
-        return Profile(dict(zip(paths.MEASURES, model_curves, strict=True)), readings)
+        readings = []
+        for how, (place, measure) in product(paths.ALIGNMENTS, enumerate(paths.MEASURES)):
+            candidates = self.compare(fits[measure, how], layer_curves[place], size, place)
+            readings.append(ErrorReading(measure, how, candidates))
+        return Profile(dict(zip(paths.MEASURES, model_curves, strict=True)), tuple(readings))
 
     def tune(self, kernel: str, name: str, model_curves: np.ndarray) -> Fits:
         """A candidate tuned for every measure and alignment, also from where others ended.

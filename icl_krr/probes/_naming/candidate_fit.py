@@ -322,10 +322,9 @@ def fit_candidate(
         logs = initial.logs[None]
         costs = problem.residuals(initial.logs, np.array(initial.alignment))[2][None]
     costs = clip_distances(costs)
-    return best_fit(
-        [
-            (problem, logs[i], alignments[i])
-            for alignments in _initial_alignments(costs)
-            for i in np.argsort(total_costs(costs, alignments))[:starts]
-        ]
-    )
+    initial_points = [
+        (problem, logs[i], alignments[i])
+        for alignments in _initial_alignments(costs)
+        for i in np.argsort(total_costs(costs, alignments))[:starts]
+    ]
+    return best_fit(initial_points)
