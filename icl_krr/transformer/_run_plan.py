@@ -264,4 +264,5 @@ def memory(
     work: Any = compiled.cost_analysis()
     parts = (getattr(sizes, f"{name}_size_in_bytes") for name in ("argument", "output", "temp"))
     counts = (int(work.get(name, 0)) for name in ("flops", "bytes accessed"))
-    return Memory(*parts, memory_limit.free_bytes(), *counts)
+    numbers = [*parts, memory_limit.free_bytes(), *counts]
+    return Memory(*numbers)
