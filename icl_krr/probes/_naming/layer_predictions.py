@@ -139,12 +139,13 @@ def _check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
 def split_halves(tasks: Task) -> tuple[Task, Task]:
     """The tasks to fit and the tasks to score."""
     cut = len(tasks.x) // 2
-    fitted, scored = (
-        jax.tree.map(lambda leaf, s=s: np.asarray(leaf)[s], tasks)
-        for s in (slice(cut), slice(cut, None))
-    )
+    fitted, scored = select(tasks, slice(cut)), select(tasks, slice(cut, None))
     check_outputs(fitted, scored)
     return fitted, scored
+
+
+def select(tasks: Task, rows: Any) -> Task:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tasks)
 
 
 def flatten(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions:
@@ -158,10 +159,7 @@ def flatten(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions
     hats = flat(arrays.hats)
     other = None if arrays.other_hats is None else flat(arrays.other_hats)
     typical = _is_typical(fitted_predictions), _is_typical(predictions) & _is_typical(hats)
-    fitted, scored = (
-        jax.tree.map(lambda leaf, keep=keep: np.asarray(leaf)[keep], tasks)
-        for tasks, keep in zip((fitted, scored), typical, strict=True)
-    )
+    fitted, scored = select(fitted, typical[0]), select(scored, typical[1])
     predictions, hats = predictions[typical[1]], hats[typical[1]]
     return ModelPredictions(
         fitted,

@@ -188,15 +188,13 @@ def _fit_family(
         distances = np.linalg.norm(each, axis=(2, 3))
         return with_error(one, distances.min(axis=1), family.grid[np.argmin(distances, axis=1)])
 
-    best = min(
-        (
-            on_grid(kernel, float(at), ridge)
-            for kernel in kernels
-            for at in bandwidths(kernel, spectrum.tasks)
-            for ridge in family.ridges or (0.0,)
-        ),
-        key=lambda one: one.error,
-    )
+    fits = [
+        on_grid(kernel, float(at), ridge)
+        for kernel in kernels
+        for at in bandwidths(kernel, spectrum.tasks)
+        for ridge in family.ridges or (0.0,)
+    ]
+    best = min(fits, key=lambda one: one.error)
     free = np.array([kernel_class(best.kernel).bandwidth is not None, bool(family.ridges)])
     shared, count = np.array([best.log_bandwidth, best.log_ridge]), free.sum()
 
