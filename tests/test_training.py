@@ -216,6 +216,9 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         assert words in str(refused.value)
     with pytest.raises(Mismatch, match=r"model\.depth: stored 2, given 3"):
         train_small(small(depth=3), folder=tmp_path)
+    save_weights(tmp_path / "checkpoint.msgpack", small())
+    with pytest.raises(ValueError, match=r"must be a checkpoint, .* \(no entry config"):
+        train_small(folder=tmp_path)
 
 
 EXACT, SPARSE = {"target": "exact"}, dataclasses.replace(LINEAR, sparsity=1)
