@@ -163,8 +163,11 @@ def test_what_is_eager_is_judged_in_float64():
 def test_the_status_of_a_solver_counts_its_steps_and_has_its_residual(task, name):
     kernel = ik.Gaussian() if name == "richardson" else ik.Linear()
     bounds = {} if name == "richardson" else {"spectrum": (0.5, 100.0)}
-    path = getattr(ik.solvers, name)(kernel, task, ridge=0.5, steps=3, **bounds)
+    solve = partial(getattr(ik.solvers, name), kernel, task, ridge=0.5, **bounds)
+    path = solve(steps=3)
     assert int(path.status.steps) == 3
+    assert path.status.falling
+    assert not solve(steps=3000 if name == "richardson" else 40).status.falling
     left = np.linalg.norm(path.r[-1]) / np.linalg.norm(task.y)
     np.testing.assert_allclose(path.status.residual, left, rtol=1e-3)
 
