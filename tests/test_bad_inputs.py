@@ -238,3 +238,7 @@ def test_nothing_is_compiled_before_the_error(programs):
             with pytest.raises((TypeError, ValueError)):
                 call()
     assert programs == []
+
+
+def test_the_smallest_even_width_is_taken():
+    assert ik.ReLU(2).width == 2

@@ -78,6 +78,7 @@ def test_the_importance_is_the_share_in_the_slopes(fitted):
     importances = fitted.feature_importances_
     np.testing.assert_allclose(importances, shares / shares.sum(), atol=1e-3, rtol=0.02)
     assert importances[:2].sum() > 0.99
+    assert importances.dtype == np.float64
 
 
 def test_equal_weights_and_units_of_features_do_not_matter(x64):
