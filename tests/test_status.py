@@ -296,8 +296,9 @@ def test_a_posterior_that_has_not_converged_says_so():
     posterior = numpy(ik.posterior(exact, kernel, task))
     assert np.isclose(posterior.variance[0], 0.0476, atol=1e-4)
     assert posterior.status.ok
-    with pytest.raises(ValueError, match="kernel must be that of the model, Gaussian"):
-        ik.posterior(exact, ik.Gaussian(0.5), task)
+    for other in (ik.Gaussian(0.5), ik.Linear()):
+        with pytest.raises(ValueError, match="kernel must be that of the model, Gaussian"):
+            ik.posterior(exact, other, task)
     assert "not checked" in jax.jit(ik.posterior)(exact, kernel, task).status.advice()
 
 
