@@ -75,7 +75,7 @@ COMMANDS = {
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
     "sweep": of_sweep,
-    "train": lambda: train.summary(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
+    "train": lambda: train.summary(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0, "y"),
 }
 
 
