@@ -331,6 +331,15 @@ def test_every_layer_is_that_of_a_nano_gpt(activation, bias, x64):
     cache = ik.run_with_cache(ours, task, names=("stream",))[1]
     assert relative(cache["stream"][:, 1 : 2 * N + 2], torch.stack(states).detach()) < 1e-12
     assert relative(ik.predict_along(ours, task)[: N + 1], answers) < 1e-12
+    inner["h"][1].mlp["gelu"] = nn.SiLU()
+    with pytest.raises(ValueError, match=r"activation_function must be one of .* got 'silu'"):
+        from_gpt2(*parts)
+    inner["h"][1].mlp["gelu"] = nn.ReLU() if activation != "ReLU" else nn.GELU()
+    with pytest.raises(ValueError, match="one activation in all blocks"):
+        from_gpt2(*parts)
+    inner["h"][1].mlp["gelu"], inner["h"][1].ln_1.eps = gelu, 1e-2
+    with pytest.raises(ValueError, match=r"must be 1e-5, got 0\.01"):
+        from_gpt2(*parts)
 
 
 @foreign

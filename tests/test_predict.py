@@ -230,6 +230,7 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     unseen = ik.tasks.read_queries(new, encoded)
     assert np.array_equal(unseen.x, [[0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 2]])
     assert unseen.unseen == ("city=Berlin",)
+    assert unseen.filled.tolist() == [[True, False], [False, False], [False, False]]
     assert predict(table, "--queries", new, "--encode", *LINEAR) == 0
     captured = capsys.readouterr()
     assert "whose features are all 0: city=Berlin" in captured.err

@@ -59,7 +59,8 @@ class Status(NamedTuple):
             of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude; infinite if it is not
             known. For a posterior it is the larger of the errors of mean and variance, and the
             variance is divided by $k(x, x)$. For an average over several regressions, it is the
-            largest of the errors of the prediction and of the weights.
+            largest of the errors of the prediction and of the weights. Solvers do not measure it:
+            theirs is an estimate from the residual, which can be many times too large.
         condition_times_eps: upper bound on the condition number of $A$, times the machine epsilon
             of the dtype. Above 1, the solution may have no correct digit.
         overflow: whether a kernel value is not finite in the dtype of the task.

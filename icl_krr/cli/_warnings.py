@@ -24,7 +24,7 @@ def missing_cell_warnings(path: Path | None, part: Table | Queries | None) -> li
         words.append(f"{path}: rows left out for missing cells: {len(part.dropped)} ({rows}{more})")
     if part and part.filled is not None:
         count = part.filled.sum()
-        words.append(f"{path}: missing cells filled: {count} (numbers with their column's median)")
+        words.append(f"{path}: cells filled: {count} (numbers by their median, texts by none)")
     return words
 
 

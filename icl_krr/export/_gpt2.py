@@ -156,7 +156,12 @@ def weight_and_bias(state: dict[str, np.ndarray], name: str, of_linear: bool = F
 def config_of(model: Any, inner: Any) -> Config:
     """What the forward needs of the config of a GPT-2 that it can run."""
     config: Any = getattr(inner, "config", getattr(model, "config", None))
-    names = {"wpe.weight", "ln_f.weight", *(f"h.0.{part}.weight" for part in PARTS)}
+    layers = range(getattr(config, "n_layer", 1))
+    names = {
+        "wpe.weight",
+        "ln_f.weight",
+        *(f"h.{i}.{part}.weight" for i in layers for part in PARTS),
+    }
     is_gpt2 = hasattr(config, "n_head") and getattr(config, "model_type", "gpt2") == "gpt2"
     if not is_gpt2 or not hasattr(inner, "state_dict") or names - {*inner.state_dict()}:
         raise TypeError(
@@ -165,23 +170,30 @@ def config_of(model: Any, inner: Any) -> Config:
             "a model of any class, which icl_krr.probes.torch_arrays computes"
         )
     if hasattr(config, "activation_function"):
-        activation = config.activation_function
+        activations = {config.activation_function}
     else:
-        module = getattr(inner.h[0].mlp, "gelu", None)
-        approximate = getattr(module, "approximate", "")
-        activation = MODULES.get(approximate, type(module).__name__.lower())
-    checks.choice("activation_function", activation, tuple(ACTIVATIONS))
+        activations = {_activation_name(getattr(block.mlp, "gelu", None)) for block in inner.h}
+    for activation in activations:
+        checks.choice("activation_function", activation, tuple(ACTIVATIONS))
+    if len(activations) > 1:
+        raise ValueError(f"model must have one activation in all blocks, got {sorted(activations)}")
     if getattr(config, "add_cross_attention", False):
         raise ValueError("model must have no cross attention, got add_cross_attention=True")
-    epsilon = getattr(config, "layer_norm_epsilon", 1e-5)
-    if epsilon != 1e-5:
-        raise ValueError(f"layer_norm_epsilon of the model must be 1e-5, got {epsilon}")
+    modules = inner.modules() if hasattr(inner, "modules") else ()
+    epsilons = {module.eps for module in modules if hasattr(module, "eps")}
+    for epsilon in epsilons | {getattr(config, "layer_norm_epsilon", 1e-5)}:
+        if epsilon != 1e-5:
+            raise ValueError(f"layer_norm_epsilon of the model must be 1e-5, got {epsilon}")
     scales = np.ones(config.n_layer)
     if getattr(config, "scale_attn_weights", True):
         scales /= np.sqrt(config.n_embd // config.n_head)
     if getattr(config, "scale_attn_by_inverse_layer_idx", False):
         scales /= np.arange(1, config.n_layer + 1)
-    return Config(config.n_head, activation, scales)
+    return Config(config.n_head, activations.pop(), scales)
+
+
+def _activation_name(module: Any) -> str:
+    return MODULES.get(getattr(module, "approximate", ""), type(module).__name__.lower())
 
 
 def linear(name: str, layer: Any) -> Linear:

@@ -33,7 +33,7 @@ class Prediction(NamedTuple):
     std: float  # standard deviation of a new y, under the Gaussian process of `process`
     low: float  # end of the 95 % interval exact - 1.96 std to exact + 1.96 std
     high: float
-    filled: str  # columns of the row that were missing, and got the median
+    filled: str  # columns of the row that were missing or have an unseen text
 
 
 class Answer(NamedTuple):

@@ -56,6 +56,12 @@ class Column:
             return np.asarray(values, object)[:, None] == np.asarray(self.texts, object)[None]
         return np.array([number(value) for value in values])[:, None]
 
+    def unseen(self, cells: Cells) -> np.ndarray:
+        """Which cells have a text that none of the features has, bool [rows]."""
+        values = cells.columns[self.name]
+        texts = values if self.texts is None else self.texts
+        return np.array([not is_missing(value) and value not in texts for value in values])
+
 
 def columns_of(cells: Cells, names: list[str], encode: bool) -> tuple[tuple[Column, ...], list]:
     """The columns with these names, and a sentence for each reason why some are refused.

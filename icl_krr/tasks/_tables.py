@@ -70,7 +70,9 @@ class Queries(NamedTuple):
 
     Attributes:
         x: features, float64 [rows, p], in the order of the table's features.
-        dropped, filled: as in `Table`.
+        dropped: as in `Table`.
+        filled: cells that were missing and filled, or whose text is `unseen`, bool [rows, columns];
+            default None, none.
         unseen: texts of encoded columns that the table does not have, such as "city=Oslo". All
             features of such a text are 0; default (), none.
     """
@@ -213,14 +215,11 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
         y = None
     medians = np.median(table.x, axis=0)  # those that the table was filled with, if it was
     x, filled = _fill_missing(cells, columns, medians)
-    unseen = {
-        f"{column.name}={text}"
-        for column in columns
-        if column.texts is not None
-        for text in present(cells.columns[column.name])
-        if text not in column.texts
-    }
-    return Queries(x, y, tuple(sorted(unseen)), dropped, filled)
+    unseen = np.stack([column.unseen(cells) for column in columns], axis=1)
+    if unseen.any():
+        filled = unseen if filled is None else filled | unseen
+    texts = {f"{names[j]}={cells.columns[names[j]][i]}" for i, j in np.argwhere(unseen)}
+    return Queries(x, y, tuple(sorted(texts)), dropped, filled)
 
 
 def _outlier(column: np.ndarray) -> int | None:

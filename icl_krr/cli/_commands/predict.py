@@ -175,8 +175,8 @@ def summary(
     )
     if "filled" in rows[0]:
         words += (
-            "filled: columns that were missing and got the median; std then covers the values that "
-            "they have in supports\n"
+            "filled: columns that were missing, or have a text that the table does not have; std "
+            "then covers the values that they have in supports\n"
         )
     if answer.process.ok:
         how = "given" if settings.amplitude else "estimated from the supports by maximum likelihood"

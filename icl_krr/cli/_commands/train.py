@@ -149,7 +149,7 @@ def target_of(training: Training) -> str:
 
 def words_of(row: dict[str, Any], target: str) -> str:
     gap = f"{row['nll'] - row['exact_nll']:.3f} nats above exact KRR, " if "nll" in row else ""
-    words = f"{gap}{row['ratio']:.3f} x the error of exact KRR, "
+    words = f"{gap}{row['ratio']:.4g} x the error of exact KRR, "
     if not row["step"]:
         return f"{words}compiling"
     loss = f"loss {row['loss']:.3g}"
