@@ -94,6 +94,7 @@ def test_the_solver_in_one_file_runs(capsys):
     exec(compile(example, "README.md", "exec"), names)
     gap, blocks, summary, *_ = capsys.readouterr().out.splitlines()
     assert float(gap) < 1e-5 * abs(names["path"].alpha).max()
+    assert names["path"].status.ok
     assert (blocks, summary) == ("2 blocks per step", "attention  softmax")
     task = names["task"]
     for kernel in (ik.Linear(), ik.Exponential()):
