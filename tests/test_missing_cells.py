@@ -157,7 +157,7 @@ def test_all_faults_of_a_table_are_in_one_refusal(tmp_path):
     with pytest.raises(ValueError, match=words):
         read_table(write(path, *rows, header="a,b,y"), "y")
     write(path, "1,2", "1", "3,4", "5,6,7", header="a,y")
-    with pytest.raises(ValueError, match=r"line 3: .* got 1; wrong too: lines 5"):
+    with pytest.raises(ValueError, match=r"line 3: .* got 1; also wrong: line 5"):
         read_table(path, "y")
 
 

@@ -125,7 +125,7 @@ def read_cells(path: str | Path) -> Cells:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")
     odd = [(line, len(row)) for line, row in rows if len(row) != len(header)]
     if odd:
-        others = f"; wrong too: lines {one_line(', '.join(str(line) for line, _ in odd[1:]))}"
+        others = f"; also wrong: line {one_line(', '.join(str(line) for line, _ in odd[1:]))}"
         raise ValueError(
             f"{path}, line {odd[0][0]}: expected as many cells as the header has ({len(header)}), "
             f"got {odd[0][1]}{others if odd[1:] else ''}{separator(header)}"
