@@ -28,8 +28,8 @@ from icl_krr.tabular import keywords
 from icl_krr.training._adapt import compiled_step
 from icl_krr.transformer._evaluate import embed_task  # noqa: F401
 
-ON_DEVICES = re.compile(r"cusolver_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors")
-"""Library calls of a GPU and of a TPU."""
+ON_DEVICES = re.compile(r"cusolver_\w+|Eigh|Qr|ProductOf\w+Reflectors|AllocateBuffer")
+"""Library calls of a GPU and of a TPU, and memory without values (newer versions of JAX)."""
 
 TO_THE_HOST = re.compile(r"stablehlo\.(send|recv|infeed|outfeed)\b")
 IN_FLOAT64 = re.compile(r"\dxf64|stablehlo\.(?!constant|convert).*<f64>")

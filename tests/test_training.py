@@ -330,7 +330,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"noise": 1e400}}', "mine.json: task.noise must be >= 0 and < inf, got inf"),
         ('{"task": {"family": "nope"}}', "task.family must be one of 'gaussian_process', .*'nope'"),
         ('{"task": {"lengthscale": [1, 2]}}', "task.lengthscale must be float, got .1, 2"),
-        ('{"task": {"table": 5}}', "task.table: expected str, bytes or os.PathLike"),
+        ('{"task": {"table": 5}}', "task.table: .* os.PathLike"),
         ('{"model": {"layer_norm": "no"}}', "model.layer_norm must be bool, got 'no'"),
         ('{"model": {"start": "../../../etc/passwd"}}', "model.start must be the name of a solv"),
         ('{"checksum": 5}', "must be as icl-krr train wrote it, but has no checksum"),
