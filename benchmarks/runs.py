@@ -9,12 +9,11 @@ import numpy as np
 
 import icl_krr as ik
 from benchmarks.records import RUNS, folder_of, options
-from icl_krr.experiments import RUNS as PACKAGE_RUNS, from_csv, load, to_markdown
+from icl_krr.experiments import RUNS as PACKAGE_RUNS, load, to_markdown, training_minutes
 from icl_krr.tasks import Sampler, Task, sample
 from icl_krr.transformer import step_cost
 
 CHUNK, TASKS, SEED = 2048, 20480, 77
-ROW = ("step", "steps_per_second")
 
 
 def trained() -> list[str]:
@@ -65,12 +64,11 @@ def compute(name: str) -> list[str]:
     run = load(folder)
     meta = json.loads((folder / "meta.json").read_text())
     training = run.recipe.training
-    steps, speeds = ([row[key] for row in from_csv(folder / "metrics.csv")] for key in ROW)
-    seconds = np.sum(np.diff(steps) / speeds[1:])
+    minutes = training_minutes(folder / "metrics.csv")
     task = ik.tasks.sample(jax.random.key(0), run.family)
     flops = 3 * step_cost(run.model, task).flops * run.model.steps * training.batch * training.steps
     cells = [f"`{name}`", meta["device"], str(meta["cores"]), f"{training.steps:,}"]
-    return [*cells, f"{seconds / 60:.0f}", f"{flops:.1e}", str(training.seed)]
+    return [*cells, f"{minutes:.0f}", f"{flops:.1e}", str(training.seed)]
 
 
 if __name__ == "__main__":

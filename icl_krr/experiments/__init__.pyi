@@ -19,7 +19,15 @@ from ._scaling import (
     task_settings,
 )
 from ._shared.draws import draw_tasks, project
-from ._shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, holds_run, run_names
+from ._shared.recipe import (
+    RUNS,
+    ModelRecipe,
+    Recipe,
+    TaskRecipe,
+    holds_run,
+    run_names,
+    training_minutes,
+)
 from ._shared.retrained import (
     LEARNING_RATES,
     RETRAINING_STUDIES,
@@ -105,6 +113,7 @@ __all__ = [
     "to_csv",
     "to_json",
     "to_markdown",
+    "training_minutes",
     "verify_all",
     "weights_file",
 ]

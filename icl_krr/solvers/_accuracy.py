@@ -239,7 +239,8 @@ def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Arra
     # comparisons take subnormal numbers for 0, also those that the compiler makes of `bits != 0`
     nonzero = jnp.max(bits << 1, axis=0) > 0
     low = nonzero & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
-    high = [~_all_finite(size * f) & (_all_finite(f) | extreme(y, y.dtype)) for f in results]
+    is_extreme = extreme(y, y.dtype)
+    high = [~_all_finite(size * f) & (_all_finite(f) | is_extreme) for f in results]
     return jnp.any(low) | jnp.any(jnp.stack(high))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
@@ -12,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from ..._core import messages
+from ..._core import files, messages
 from ..._core.files import NO_CHECKSUM, convert_record, parse_json, verify_checksum, with_checksum
 from ..._core.messages import suggestion
 from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
@@ -216,14 +215,8 @@ def recipe_table() -> str:
     lines = [" recipes, with the minutes of the recorded training on 2 cores", f" {'-' * 78}"]
     for name in run_names():
         recipe, metrics = Recipe.read(name), RUNS / name / "metrics.csv"
-        task, model, minutes = recipe.task, recipe.model, "GPU"
-        if metrics.exists():
-            rows = [*csv.DictReader(metrics.read_text().splitlines())]
-            seconds = sum(
-                (int(row["step"]) - int(before["step"])) / float(row["steps_per_second"])
-                for before, row in pairwise(rows)
-            )
-            minutes = f"{seconds / 60:.0f} min"
+        task, model = recipe.task, recipe.model
+        minutes = f"{training_minutes(metrics):.0f} min" if metrics.exists() else "GPU"
         lines += [
             f"  {name} ({minutes}): {USES[name]}",
             f"      {task.family}, p = {task.num_features}, n = {task.num_supports}",
@@ -231,6 +224,13 @@ def recipe_table() -> str:
             f"width {model.width}",
         ]
     return "\n".join(lines)
+
+
+def training_minutes(metrics: Path) -> float:
+    """The minutes that the training steps of a run took, from its file `metrics.csv`."""
+    pairs = pairwise(files.from_csv(metrics))
+    seconds = ((row["step"] - last["step"]) / row["steps_per_second"] for last, row in pairs)
+    return sum(seconds) / 60
 
 
 def run_names() -> list[str]:
