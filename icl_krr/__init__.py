@@ -48,9 +48,9 @@ from importlib.util import find_spec
 
 import lazy_loader
 
-from ._core.xla_flags import disable_wrong_fusion, start_enough_threads
+from ._core.xla_start import start_enough_threads, warn_of_wrong_version
 
-disable_wrong_fusion()
+warn_of_wrong_version()
 start_enough_threads()
 # This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,9 +11,8 @@ import jax
 
 from .messages import suggest_keywords
 from .readable import readable
-from .xla_flags import disable_wrong_fusion, start_enough_threads
+from .xla_start import start_enough_threads
 
-disable_wrong_fusion()
 start_enough_threads()
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """Workarounds of XLA on a CPU, each with its reason and what it gains.
 
 Each function returns what the plain operation returns, up to rounding; one that is no longer needed
-can be replaced by that operation. `xla_flags` has a further workaround, a flag of XLA.
+can be replaced by that operation. `xla_start` has a further one, a number of threads.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def wait_for_virtual_devices(array: jax.Array) -> None:
     """Wait for an array, if it is on several devices of a CPU.
 
     Reason: a loop that never waits launches more programs than XLA has threads for, if JAX started
-    before `xla_flags.start_enough_threads` could ask for them, and the devices wait for ever.
+    before `xla_start.start_enough_threads` could ask for them, and the devices wait for ever.
     """
     on_cpu = jax.default_backend() == "cpu" and not isinstance(array, Tracer)
     if on_cpu and len(array.devices()) > 1:

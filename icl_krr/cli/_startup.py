@@ -8,8 +8,6 @@ from importlib.metadata import version
 
 from platformdirs import user_cache_dir
 
-from .._core import xla_flags
-
 
 def keep_compiled_programs() -> None:
     """Keep compiled programs in JAX's cache on disk, unless the caller has configured the cache."""
@@ -26,7 +24,6 @@ def compile_quickly() -> None:
     that it does not know, so only a version that knows these gets them.
     """
     knows_them = version("jaxlib").startswith("0.10.")
-    if "jax" not in sys.modules and knows_them and not xla_flags.user_flags():
-        xla_flags.add_flags(
-            "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"
-        )
+    if "jax" not in sys.modules and knows_them:
+        flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+        os.environ.setdefault("XLA_FLAGS", flags)

@@ -237,7 +237,6 @@ def posteriors(steps, task, kernel, spec, ridge, approximates):
         tokens = make_tokens(task, spec)
         residual_variance = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
         missing = jnp.where(tokens.mask, residual_variance, 0)
-    # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
     of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
     variance = missing[None] + ridge * of_features
     return along, variance, h, r, d
