@@ -80,14 +80,27 @@ class Case(NamedTuple):
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
-        kernel, oracle = self.sketched_kernel(task), ik.solvers.lookup(self.row)
+        kernel = self.sketched_kernel(task)
         if not self.row.iterates:
-            return oracle(kernel, task)
+            return solve(self.row, kernel, task)
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return oracle(kernel, task, steps=steps, **options)
+        return solve(self.row, kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.sketched_kernel(task), task, ridge=ridge).prediction
+
+
+def solve(row, kernel, task, **options):
+    """The result of a solver without its status, which is half of the program."""
+    words = {k: v for k, v in options.items() if k == "steps" or isinstance(v, str | bool)}
+    numbers = {k: v for k, v in options.items() if k not in words}
+    return iterates(ik.solvers.lookup(row), tuple(words.items()), kernel, task, numbers)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def iterates(solver, words, kernel, task, numbers):
+    result = solver(kernel, task, **dict(words), **numbers)
+    return result.replace(status=None) if hasattr(result, "status") else result
 
 
 def sizes(task):
@@ -262,6 +275,13 @@ def moved(model):
     leaves, tree = jax.tree.flatten(model)
     rng = np.random.default_rng(0)
     return tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
+
+
+def of_random_weights(**options):
+    """A model of this `ik.Architecture`; nothing is compiled, and no weight is 0 or 1."""
+    model = jax.eval_shape(lambda: ik.init(jax.random.key(0), ik.Architecture(**options)))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda w: 0.5 * rng.normal(size=w.shape).astype(w.dtype), model)
 
 
 def in_tiles(model, streaming=True):

@@ -9,12 +9,10 @@ import flax.serialization
 import jax
 import numpy as np
 import pytest
-from helpers import CASES, SPECS, dense, draw, moved, numpy, relative
+from helpers import SPECS, draw, of_random_weights, relative
 
 import icl_krr as ik
-from icl_krr.residual import ROLES, key_mask
-from icl_krr.transformer import forward
-from icl_krr.transformer._evaluate import embed_task
+from icl_krr.residual import ROLES
 
 ACTIVATIONS = {
     "identity": lambda x: x,
@@ -108,35 +106,6 @@ def run(arrays, structure, stream, mask, kind, prologue, steps):
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [("cg-exponential", "dense"), ("cg-exponential", ""), ("picg", ""), ("gd", "relu")],
-)
-def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, form):
-    """Of softmax and linear attention: the other constructions have the same blocks.
-
-    Linear attention also as pairs of heads of ReLU attention (Bai et al., 2023).
-    """
-    task = draw(0, n=9)
-    model = CASES[name].build(task, 0.5, 4)
-    model = dense(model) if form == "dense" else model
-    exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
-    start = numpy(jax.jit(embed_task)(model, task))
-    prologue = len(model.weights.prologue)
-    kind = "relu" if form == "relu" else model.spec.attention
-    mask = np.asarray(key_mask(task))
-    path = run(exported, describe(model), start, mask, kind, prologue, model.steps)
-    _, cache = numpy(ik.run_with_cache(model, task, everything=True))
-    assert len(path) == model.depth
-    outputs = [f"blocks.{i}.resid_post" for i in range(len(path))]
-    slots = [{slot: cache[f"{output}.{slot}"] for slot in start} for output in outputs]
-    final = jax.jit(forward)(model, start, key_mask(task)).stream  # it keeps no point
-    for i, (ours, theirs) in enumerate(zip([*slots, final], [*path, path[-1]], strict=True)):
-        for slot, value in theirs.items():
-            gap = np.max(np.abs(np.asarray(ours[slot]) - value))
-            assert gap < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
-
-
 def embedded(arrays, task, interleaved):
     """The stream of a trained model before its first block, from one line for each token."""
     p, outputs = task.num_features, np.asarray(task.y).reshape(task.num_supports, -1)
@@ -158,7 +127,7 @@ def embedded(arrays, task, interleaved):
 @pytest.mark.parametrize("name", ["encoder", "gpt2", "causal", "linear", "bilinear"])
 def test_numpy_runs_a_model_of_random_weights(x64, name):
     options = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **SPECS[name]}
-    model = moved(ik.init(jax.random.key(1), ik.Architecture(**options)))
+    model = of_random_weights(**options)
     task, spec = draw(1, r=options.get("num_outputs")), model.spec
     arrays = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start, keys = embedded(arrays, task, spec.tokens == "interleaved")

@@ -5,6 +5,7 @@ That the weights of constructions compute the same as the solvers, tests/test_ke
 
 from functools import cache
 
+import helpers
 import numpy as np
 import pytest
 import references
@@ -52,13 +53,22 @@ def kernels_of(name):
     return [kernel for kernel in KERNELS if kernel in names]
 
 
+EXTREME = {
+    "gradient_descent": (0, -1),
+    "heavy_ball": (-1,),
+    "chebyshev": (0, -1),
+    "richardson": (0,),
+    "preconditioned_chebyshev": (0, -1),
+}
+"""The eigenvectors along which errors fall no faster than theory says."""
+
+
 def cases(name):
-    """A kernel for two outputs and, but for causal rows, one for one; the others once a day."""
-    often = {(kernels_of(name)[0], 2), (kernels_of(name)[-1], None)}
+    """A kernel for two outputs, and one for one where errors are compared; others once a day."""
+    often = {(kernels_of(name)[0], 2), *[("gaussian", None)] * (name in EXTREME)}
     for kernel in kernels_of(name):
         for r in (2, None):
-            rare = (kernel, r) not in often or (SOLVERS[name].causal and r is None)
-            marks = [pytest.mark.slow] * rare
+            marks = [pytest.mark.slow] * ((kernel, r) not in often)
             yield pytest.param(name, kernel, r, id=f"{name}-{kernel}-{r}", marks=marks)
 
 
@@ -93,7 +103,7 @@ def solve(name, kernel, r, numbers, y=None):
     if rank := options.pop("rank", None):
         landmarks = {"ridge": options["ridge"], "rank": rank}
         options["preconditioner"] = ik.nystrom(KERNELS[kernel], task.x[KEEP], **landmarks)
-    return numpy(ik.solvers.lookup(row)(KERNELS[kernel], task, **options))
+    return numpy(helpers.solve(row, KERNELS[kernel], task, **options))
 
 
 def gap(result, expected, iterates=STEPS + 1):
@@ -188,11 +198,7 @@ def test_chebyshev_but_not_conjugate_gradient_is_the_same_for_the_coefficients_o
         assert error < 1e-12 if same else error > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("name", "worst"),
-    [("gradient_descent", (0, -1)), ("heavy_ball", (-1,)), ("chebyshev", (0, -1)),
-     ("richardson", (0,)), ("preconditioned_chebyshev", (0, -1))],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "worst"), EXTREME.items())
 def test_errors_fall_at_the_rate_of_theory(name, worst):
     """In the A-norm, for any y; and not faster for an error along some extreme eigenvectors."""
     _, system = problem("gaussian", None)
