@@ -271,7 +271,8 @@ def test_compiled_programs_are_kept_between_commands(tmp_path):
     code = f"import sys; from icl_krr.cli import main; sys.exit(main({argv!r}))"
     written = []
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True)
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+        assert (done.returncode, "cpu_aot_loader" in done.stderr) == (0, False)
         written.append(sorted(p.name for p in (tmp_path / "cache").rglob("*-cache")))
     assert written[0]
     assert written[0] == written[1]
