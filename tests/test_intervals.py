@@ -45,13 +45,9 @@ def test_a_process_has_the_size_of_y_for_each_output(size):
     kernel, y = ik.Gaussian(2.0), size * np.stack([Y, 100 * Y[::-1], 0 * Y], axis=1)
     posterior = process(kernel, ik.Task(X, y, NEW), 0.05)
     assert "float32" in posterior.source
+    names = ("mean", "std", "amplitude", "noise")
     for i in (0, 1):
-        part = posterior._replace(
-            mean=posterior.mean[:, i],
-            std=posterior.std[:, i],
-            amplitude=posterior.amplitude[i],
-            noise=posterior.noise[i],
-        )
+        part = posterior._replace(**{name: getattr(posterior, name)[..., i] for name in names})
         check(part, y[:, i], kernel, 0.05)
     assert not np.any(posterior.mean[:, 2])
     assert not np.any(posterior.std[:, 2])
@@ -80,6 +76,13 @@ def test_what_computed_a_process_is_said_and_nothing_is_better_than_wrong_number
     assert sources[2].startswith("nothing")
     assert posteriors[1e-18].error == np.inf
     assert all(np.all(np.isnan(part)) for part in posteriors[1e-18][:5])
+
+
+def test_a_transformer_whose_features_need_more_digits_does_not_run(programs):
+    """Features in float32 lack eigenvalues of K that are as large as the ridge."""
+    posterior = process(ik.Gaussian(20.0), ik.Task(X[:30], Y[:30], NEW), 1e-3)
+    assert "float64" in posterior.source
+    assert sum("evaluate_task" in name for name in programs) == 1
 
 
 def table(path, y, x=X):

@@ -167,7 +167,7 @@ def steps_needed(solver: str, kernel: Kernel, task: Task, ridge: float) -> tuple
     for most in MOST_STEPS[str(task.x.dtype)]:
         model = build_model(solver, kernel, task, ridge, most)
         _, cache = run_with_cache(model, task, names=("prediction",))
-        path = cache["prediction"][1:]
+        path = np.asarray(cache["prediction"])[1:]
         errors = np.asarray(in_float64(errors_of_steps, kernel, task, ridge, path))
         converged = errors <= CONVERGED
         if converged.any():

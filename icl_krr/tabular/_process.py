@@ -74,10 +74,10 @@ def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = 
 
     One run of `prefix_posterior` computes mean $f_i$ and variance $v_i + \lambda$ at every support
     from the supports before it, and at the queries. The features are Nystrom features with all
-    supports as landmarks, so that the run is exact up to rounding. It has the dtype of the task or,
-    if its result is not near to exact regression in float64, float64. Exact regression replaces a
-    result that the run cannot compute. y is first divided by a power of two, so that its size does
-    not matter.
+    supports as landmarks, so that the run is exact up to rounding. It has the dtype of the task, or
+    float64 if the features need more digits, or if its result is not near to exact regression in
+    float64. Exact regression replaces a result that the run cannot compute. y is first divided by a
+    power of two, so that its size does not matter.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30, maximised over
     the factor of the covariance.
@@ -99,10 +99,10 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
     exact = exactly(kernel, parts, ridge, amplitude)
     if not exact.ok or not (kernel.featured or len(parts[0]) <= MOST_LANDMARKS):
         return exact
+    dropped = 0.0 if kernel.featured else dropped_eigenvalue(kernel, parts[0])
     for digits in dict.fromkeys((np.dtype(dtype), np.dtype(np.float64))):
-        lost = exact.error * float(np.finfo(digits).eps / np.finfo(float).eps)
-        if lost > TOLERANCE and not kernel.featured:
-            continue  # not even exact regression has enough digits
+        if dropped * float(np.finfo(digits).eps) > TOLERANCE * ridge:
+            continue  # the features have too few digits
         with jax.enable_x64(digits == np.float64):
             try:
                 candidate = transformed(kernel, Task(*parts), ridge, amplitude, exact)
@@ -113,16 +113,20 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
     return exact
 
 
+def dropped_eigenvalue(kernel: Kernel, x: np.ndarray) -> float:
+    """A bound on the eigenvalues of K that `nystrom_features` drops, over the machine epsilon."""
+    with jax.enable_x64(True):
+        return len(x) * float(np.linalg.norm(kernel(x, x), 1))
+
+
 def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -> Process:
     """The process by exact regression in float64; NaN if its rounding errors are too large."""
     y = parts[1]
     with jax.enable_x64(True):
         task = Task(*parts)
         check_system(kernel, task, ridge, matrices=3)  # inside of a program, nothing is checked
-        best, solution, *diagonals = regression(kernel, task, ridge)
-    on, prior = map(np.asarray, diagonals)
-    mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, solution.variance))
-    errors = float(best.status.error), float(solution.status.error)
+        results = regression(kernel, task, ridge)
+    mean, alpha, variance, on, prior, *errors = map(np.asarray, results)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
     if amplitude is None:
         amplitude = fit / len(y)
@@ -139,28 +143,27 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
 
 @jax.jit
 def regression(kernel: Kernel, task: Task, ridge: float) -> tuple:
-    """Exact regression, its variance, and k(x, x): one program, which factorises A once."""
+    """Exact regression, its variance, k(x, x), and the errors of both, which factorise A once."""
     best = solvers.exact(kernel, task, ridge=ridge)
     # for y = 0, the status is that of the variance alone
-    solution = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
-    return best, solution, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
+    process = solvers.posterior(
+        kernel, task.replace(y=np.zeros(task.y.shape, task.y.dtype)), ridge=ridge
+    )
+    diagonals = kernel.diagonal(task.x), kernel.diagonal(task.x_query)
+    errors = best.status.error, process.status.error
+    return best.prediction, best.alpha, process.variance, *diagonals, *errors
 
 
 def transformed(kernel: Kernel, task: Task, ridge: float, amplitude, exact: Process) -> Process:
     """The process of a transformer, compared with the exact one."""
     features, approximates = featured(kernel, task.x)
-    width = features.feature_map(task.x[:1]).shape[1]
-    model = prefix_posterior(
-        features,
-        num_features=task.num_features,
-        ridge=ridge,
-        steps=min(3 * width, STEPS),
-        form="fused",
-        approximates=approximates,
-        dtype=task.x.dtype,
-    )
+    width = jax.eval_shape(features.feature_map, task.x).shape[1]
+    numbers = {"num_features": task.num_features, "ridge": ridge, "steps": min(3 * width, STEPS)}
+    options = {"form": "fused", "approximates": approximates, "dtype": task.x.dtype}
+    model = prefix_posterior(features, **numbers, **options)
     along = predictive(model, task, along=True)
-    mean, total = (np.asarray(part, np.float64) for part in (along.mean, along.variance))
+    # one normal distribution for each token
+    mean, total = (np.asarray(part, np.float64)[..., 0] for part in (along.means, along.variances))
     n, y = task.num_supports, np.asarray(task.y, np.float64)
     source = f"a transformer of {model.depth} blocks (prefix_posterior) in {task.x.dtype}"
     with np.errstate(all="ignore"):  # nothing is known if products overflow

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize
+import scipy  # imports `optimize` when it is used, which takes 0.25 s
 
 from .._core import linalg
 from .._core.constants import xp
@@ -173,8 +173,8 @@ def _finite_loss(free: Any, kernel: Kernel, task: Task, fixed_ridge: bool) -> tu
 def minimise(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:
     """Minimise a loss in a box, until no derivative is larger than `slope`."""
     options = {"maxiter": ITERATIONS, "gtol": slope, "ftol": 1e-10}
-    ends = optimize.Bounds(*box)
-    return optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=ends, options=options)
+    method = {"method": "L-BFGS-B", "bounds": scipy.optimize.Bounds(*box), "options": options}
+    return scipy.optimize.minimize(loss, start, jac=True, **method)
 
 
 def importance(kernel: Any, task: Task, ridge: float) -> np.ndarray:
