@@ -201,7 +201,8 @@ def max_abs(values: jax.Array, axis: int) -> jax.Array:
 
 def output_scale(y: jax.Array, prediction: jax.Array) -> jax.Array:
     """The larger of the largest |y| and the largest |f| of every output; 1 if both are 0."""
-    return max_abs(jnp.concatenate([y, prediction.astype(y.dtype)]), axis=0)[0]
+    sizes = (jnp.max(jnp.abs(part), axis=0, initial=0) for part in (y, prediction.astype(y.dtype)))
+    return nonzero_divisor(jnp.maximum(*sizes))
 
 
 def relative_errors(predictions: jax.Array, optimum: jax.Array, y: jax.Array) -> jax.Array:
