@@ -80,21 +80,21 @@ class Case(NamedTuple):
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
-        kernel = self.sketched_kernel(task)
+        kernel, solver = self.sketched_kernel(task), ik.solvers.lookup(self.row)
         if not self.row.iterates:
-            return solve(self.row, kernel, task)
+            return solve(solver, kernel, task)
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return solve(self.row, kernel, task, steps=steps, **options)
+        return solve(solver, kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.sketched_kernel(task), task, ridge=ridge).prediction
 
 
-def solve(row, kernel, task, **options):
+def solve(solver, kernel, task, **options):
     """The result of a solver without its status, which is half of the program."""
-    words = {k: v for k, v in options.items() if k == "steps" or isinstance(v, str | bool)}
+    words = {k: v for k, v in options.items() if isinstance(v, str | int)}
     numbers = {k: v for k, v in options.items() if k not in words}
-    return iterates(ik.solvers.lookup(row), tuple(words.items()), kernel, task, numbers)
+    return iterates(solver, tuple(words.items()), kernel, task, numbers)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -13,6 +13,7 @@ selects the key channels, and `log_gate` and `strength` are the unit vectors of 
 
 from functools import partial
 
+import helpers
 import jax
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def agree(name, task, expected, at=slice(T), kernel=KEYS, form=None, **options):
     built = SIZES | keywords | ({} if form is None else {"form": form})
     model = getattr(ik.constructions, name)(kernel, **built)
     assert relative(np.asarray(ik.predict_along(model, task))[at], expected) < TOLERANCE
-    oracle = getattr(ik.solvers, name)(kernel, task, **keywords)
+    oracle = helpers.solve(getattr(ik.solvers, name), kernel, task, **keywords)
     assert relative(np.asarray(oracle.along)[-1][at], expected) < TOLERANCE
 
 
@@ -144,8 +145,7 @@ def test_mesa_with_a_diagonal_regulariser():
     lamb = 0.25 + np.random.default_rng(9).exponential(1, K)
     kernel = ik.Linear(projection=lamb[:, None] ** -0.5 * U)
     expected, task = mesa(q, k, v, g, beta, lamb), read_between(q, k, v, g, beta)
-    for form in ("textbook", "fused"):
-        solve(task, expected, READS, kernel, ridge=1.0, form=form)
+    solve(task, expected, READS, kernel, ridge=1.0)
     solve(task, expected, READS, ridge=lamb, preconditioner="jacobi")
     solve(task, expected, READS, ridge=lamb, form="fused")
     bounds = ik.theory.prefix_bounds(KEYS, task, ridge=lamb)
@@ -217,8 +217,7 @@ def test_gated_kalmanet():
             assert relative(result, kv.T @ x) < TOLERANCE
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_random_feature_attention(dtype):
+def test_random_feature_attention():
     """Normalised and gated (Peng et al., 2021): features, log gates and strengths 1 - gate.
 
     The last output of each support is 1, so that its sum is z, by which the others are divided.
@@ -228,12 +227,12 @@ def test_random_feature_attention(dtype):
     sizes = {"num_features": P, "width": 64}
     features = ik.sketches.trigonometric_features(jax.random.key(0), kernel, **sizes)
     m = ik.constructions.prefix_sums(
-        kernel, P, ridge=1.0, prefix="inclusive", sketch=features, num_outputs=V + 1, dtype=dtype,
+        kernel, P, ridge=1.0, prefix="inclusive", sketch=features, num_outputs=V + 1,
         **LAYER,
     )  # fmt: skip
     w = m.vector("w", "sum_j phi_j y_j", starts_as=m.right)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "phi . S / phi . z", width=V + 1)
-    last = np.repeat(np.eye(V + 1, dtype=dtype)[:, -1:], V + 1, axis=1)
+    last = np.repeat(np.eye(V + 1)[:, -1:], V + 1, axis=1)
 
     def step():
         fit = m.fit_of(w, None, to="fit")
@@ -241,13 +240,12 @@ def test_random_feature_attention(dtype):
 
     model = m.transformer(step, steps=1, readout=prediction)
     task = read_between(q, k, np.column_stack([v, np.ones(T)]), g, 1 - np.exp(g))
-    task = jax.tree.map(lambda part: part.astype(dtype), task)
     S, z, expected = 0, 0, []
     phi_q, phi_k = (np.asarray(features(part @ U)) for part in (q, k))
     for at, phi, value, gate in zip(phi_q, phi_k, v, np.exp(g), strict=True):
         S, z = gate * S + (1 - gate) * np.outer(phi, value), gate * z + (1 - gate) * phi
         expected.append(at @ S / (at @ z))
     outputs = np.asarray(ik.predict_along(model, task))[READS, :V]
-    assert relative(outputs, np.stack(expected)) < (1e-10 if dtype == "float64" else 1e-3)
-    slopes = jax.grad(lambda model: ik.predict(model, task).sum())(model)
+    assert relative(outputs, np.stack(expected)) < 1e-10
+    slopes = jax.jit(jax.grad(lambda model: ik.predict(model, task).sum()))(model)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

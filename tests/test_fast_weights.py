@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 import references
-from helpers import draw, relative
+from helpers import draw, relative, solve
 
 import icl_krr as ik
 from icl_krr import constructions, losses, solvers
@@ -41,7 +41,7 @@ def outputs(name, layer, **parameters):
     steps = {} if name.startswith("prefix") else {"steps": layer.task.num_supports}
     model = getattr(constructions, name)(**layer.keywords, **parameters, **steps)
     bare = {k: v for k, v in layer.keywords.items() if k not in ("num_features", "num_outputs")}
-    oracle = getattr(solvers, name)(task=layer.task, **bare, **parameters)
+    oracle = solve(getattr(solvers, name), task=layer.task, **bare, **parameters)
     result = layer.outputs(ik.predict_along(model, layer.task))
     assert relative(layer.outputs(oracle.along[-1]), result) < TOLERANCE
     return result
@@ -208,15 +208,15 @@ def test_masks_outputs_gates_and_iterates(name):
     task = task.replace(x=np.abs(task.x), mask=np.arange(T) % 3 != 1)  # gates below 1
     options = {**RULES[name], "log_gate": GATES}
     build = partial(getattr(constructions, name), ik.Linear(), num_features=3, steps=T, **options)
-    oracle = partial(getattr(solvers, name), ik.Linear(), **options)
-    path = oracle(task, steps=T, prefix="inclusive")
+    path = getattr(solvers, name)(ik.Linear(), task, **options, steps=T, prefix="inclusive")
     _, cache = ik.run_with_cache(build(num_outputs=3, prefix="inclusive"), task)
     assert relative(cache["alpha"], path.alpha) < 1e-11
     assert relative(cache["prediction"], path.prediction) < 1e-11
     assert path.status.ok
     single = task.replace(y=task.y[:, 0], y_query=None)
     along = ik.predict_along(build(tokens="interleaved", max_supports=T), single)
-    assert relative(along, oracle(single).along[-1]) < 1e-11
+    expected = solve(getattr(solvers, name), ik.Linear(), single, **options).along[-1]
+    assert relative(along, expected) < 1e-11
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def solve(name, kernel, r, numbers, y=None):
     if rank := options.pop("rank", None):
         landmarks = {"ridge": options["ridge"], "rank": rank}
         options["preconditioner"] = ik.nystrom(KERNELS[kernel], task.x[KEEP], **landmarks)
-    return numpy(helpers.solve(row, KERNELS[kernel], task, **options))
+    return numpy(helpers.solve(ik.solvers.lookup(row), KERNELS[kernel], task, **options))
 
 
 def gap(result, expected, iterates=STEPS + 1):
