@@ -30,7 +30,7 @@ def protocol():
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
         both = [_error_profile.profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
         exact_values = _error_profile.exact_hyperparameters(KERNEL, RIDGE)
-        less = {"candidates": NAMES, "search": _error_profile.Search(32, 3)}
+        less = {"candidates": NAMES, "search": _error_profile.Search(16, 2)}
         yield _error_profile.Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, left_out_losses, often, relative, ridge_grid, stacked
+from helpers import draw, left_out_losses, often, relative, ridge_grid, solve, stacked
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
@@ -69,7 +69,7 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
     oracle = ik.solvers.lookup(row)
     steps = {"steps": 3} if row.iterates else {}
     keywords = [solver_keywords(row, kernel, of, ridge) for of in (task, other)]
-    ours, foreign = (oracle(kernel, task, **steps, **of).prediction for of in keywords)
+    ours, foreign = (solve(oracle, kernel, task, **steps, **of).prediction for of in keywords)
     assert (relative(ours, foreign) > 1e-6) == (row.input_scope == catalogue.THIS_TASK)
     assert (row.input_scope == catalogue.NONE) == (not row.required_inputs)
 
