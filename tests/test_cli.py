@@ -170,6 +170,13 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     assert {row["predictor"] for row in rows} == {"transformer", *others}
 
 
+@pytest.mark.slow
+def test_predict_compiles_few_programs(programs):
+    table = f"{ik.__path__[0]}/tasks/data/diabetes.csv"
+    assert cli.main(["predict", table, "--target", "progression"]) == 0
+    assert len(programs) <= 30, programs  # 46 before
+
+
 MY = """import icl_krr as ik
 branch = ik.solver(lambda K, y, *, ridge: {"prediction": y if y @ y else y})
 number = ik.solver(lambda K, y, *, ridge: {"prediction": y if ridge > 1 else y})
