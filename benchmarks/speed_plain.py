@@ -159,7 +159,12 @@ def plain_predictions(kernel: Kernel, tasks: Task, solver: str, kwargs: dict[str
         def solve(task: Task, system: Callable[..., System] = system) -> jax.Array:
             if solver not in SOLVERS:
                 return solvers.lookup(row)(kernel, task, **row.options, **kwargs).prediction[-1]
-            return SOLVERS[solver](system(kernel, task), **kwargs)
+
+            def of_output(y: jax.Array) -> jax.Array:
+                output = task.replace(y=y, y_query=None)
+                return SOLVERS[solver](system(kernel, output), **kwargs)
+
+            return jax.vmap(of_output, -1, -1)(task.y) if task.y.ndim > 1 else of_output(task.y)
 
         for way, run in over_tasks(solve, tasks).items():
             programs[f"{form}, {way}"] = partial(jax.jit(run), tasks)

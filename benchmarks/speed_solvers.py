@@ -126,7 +126,9 @@ def against_plain(
     kernel, config, ridge = route
     options = {"ridge": ridge, "steps": steps, **options}
     row, p = SOLVERS[solver], config.num_features
-    model = ik.constructions.lookup(row)(kernel, num_features=p, **row.options, **options)
+    outputs = config.num_outputs or 1
+    build = partial(ik.constructions.lookup(row), kernel, num_features=p, num_outputs=outputs)
+    model = build(**row.options, **options)
     tasks = draw(config, batch, seed)
     forward = jax.jit(ik.predict_batch)
     ours, buffers = partial(forward, model, tasks), partial(scratch, forward, model, tasks)

@@ -92,8 +92,8 @@ def test_counts_are_those_of_the_compiler(name):
     model = ik.init(jax.random.key(0), spec) if encoder else CASES[name].build(task, 0.5, STEPS)
     flops, moved = compilers_count(model, task)
     ours = step_cost(model, task)
-    assert 0.97 <= flops / ours.flops < 1.3
-    assert 1 <= moved / ours.bytes < 20
+    assert 0.97 <= flops / ours.flops < 1.4
+    assert 0.97 <= moved / ours.bytes < 20
 
 
 def test_a_long_run_is_announced_before_it_starts(caplog):

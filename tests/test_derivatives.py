@@ -16,7 +16,6 @@ import icl_krr as ik
 from icl_krr._core import linalg
 from icl_krr._core.numerics import reciprocal
 from icl_krr._core.rescaling import power_of_two_scale, rescaled
-from icl_krr._core.xla_workarounds import vectorised_sum
 from icl_krr.transformer import _blockwise_softmax
 from icl_krr.transformer._full_softmax import full_softmax, quotient
 from icl_krr.transformer._masks import Order, key_positions
@@ -139,7 +138,6 @@ CASES = [
     Case("run", "in w", lambda w: of_any_size(SIZES, X, w), (Z,)),
     Case("run", "one scale", partial(of_any_size, np.array(1e9)), (X, Z)),
     Case("evaluate_rescaled", "", of_large_y, (cg(draw(0), 0.5, 2), draw(0)), (jax.jacrev,), 1),
-    Case("vectorised_sum", "", vectorised_sum, (X.ravel(),)),
     Case("predict", "", of_arrays, (X[:, 0],), order=1),
     Case("quotient", "", lambda a, b: quotient(a, b, 1 / b), (X, Z)),
     Case("squared_distances", "", lambda x, z: ik.Gaussian().log(100 + x, 100 + z), (X, Z)),

@@ -121,7 +121,7 @@ def test_residual_reports_what_rounding_left():
         solution = numpy(ik.solvers.exact(kernel, task, ridge=ridge))
         A = np.asarray(kernel(task.x, task.x), np.float64) + ridge * np.eye(40)
         expected = np.linalg.norm(1 - A @ np.asarray(solution.alpha, np.float64)) / np.sqrt(40)
-        assert np.isclose(solution.residual, expected, rtol=0.5, atol=1e-8)
+        assert 1 / 3 < solution.residual / expected < 3  # both are rounding errors of float32
 
 
 def test_effective_dimension_is_a_trace(x64):

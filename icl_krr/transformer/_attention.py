@@ -8,18 +8,13 @@ from jaxtyping import Array, Float
 
 from .._core import devices
 from .._core.numerics import accumulation_dtype, matmul
-from .._core.xla_workarounds import NARROW, matmul_by_columns, unfused, vectorised_sum
+from .._core.xla_workarounds import sum_of_rows
 from ..residual._tokens import DividedTokens
 from . import _masks
 from ._blockwise_softmax import blockwise_softmax, is_blockwise
 from ._full_softmax import diagonal_logits, full_softmax
 from ._ring_attention import ring_softmax
 from ._weights import Spec
-
-LONG = 2048
-"""With more tokens, sums of products of single channels are faster on a CPU in another form: the
-products pass a selection before they are added, and XLA is kept from fusing the sum with what uses
-it. With fewer tokens, this form is slower."""
 
 
 def attend(
@@ -61,21 +56,15 @@ def attend(
 def linear(
     q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], key_mask: _masks.KeyMask
 ) -> Float[Array, "T d"]:
-    """Linear attention to all visible tokens, q (k^T v), in the way that XLA computes fastest."""
-    k, all_v = _masks.zero_masked(k, key_mask), v
-    v = _masks.zero_masked(v, key_mask)
-    if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
-        state = unfused(jnp.sum(_masks.zero_masked(k * all_v, key_mask), axis=0, keepdims=True))
-        # the same as the product, also for NaN, but its gradient sums what is selected
-        return jnp.where(q == q, q * total(state, key_mask), q)
-    if v.shape[1] >= NARROW or len(q) > LONG:
-        # the narrower factor is the one that is transposed
-        state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
-        return matmul(q, total(state, key_mask))
-    if k.shape[1] == 1:
-        return q * total(jax.vmap(vectorised_sum, 1)(k * v)[None], key_mask)
-    state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
-    return matmul_by_columns(q, total(state, key_mask))
+    """Linear attention to all visible tokens, q (k^T v)."""
+    k, v = (_masks.zero_masked(part, key_mask) for part in (k, v))
+    if k.shape[1] == v.shape[1] == 1:
+        state = sum_of_rows(k * v)
+    elif k.shape[1] <= v.shape[1]:  # the narrower factor is the one that is transposed
+        state = matmul(k.T, v)
+    else:
+        state = matmul(v.T, k).T
+    return matmul(q, total(state, key_mask))
 
 
 def linear_causal(

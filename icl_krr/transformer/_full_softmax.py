@@ -44,7 +44,7 @@ def full_softmax(
     diagonal = diagonal_logits(q, k, key_mask, -jnp.inf) if order.mask == "own" else None
     k = key_rows(k, key_mask)
     weights, shift = exponentials(q, k, diagonal, partial_mask(key_mask, len(k)), order)
-    totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
+    totals = jnp.sum(weights, axis=1, keepdims=True)
     if diagonal is not None:
         diagonal = jnp.exp(diagonal - shift)
         totals += diagonal
@@ -83,10 +83,10 @@ def exponentials(
     arrays.
     """
     few = q.shape[1] < NARROW
-    products = channel_by_channel if few else inner_products
 
     def logits(q: jax.Array, k: jax.Array) -> jax.Array:
-        return apply_mask(products(q, k), key_mask, order, -jnp.inf)
+        products = channel_by_channel(q, k) if few else matmul(q, k.T)
+        return apply_mask(products, key_mask, order, -jnp.inf)
 
     def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
         masked = logits(q, k)
@@ -110,15 +110,8 @@ def exponentials(
 def _exponentials_jvp(order, primals, tangents):
     (q, k, *_), (dq, dk, *_) = primals, tangents
     weights, shift = exponentials(*primals, order)
-    slope = weights * (inner_products(dq, k) + inner_products(q, dk))
+    slope = weights * (matmul(dq, k.T) + matmul(q, dk.T))
     return (weights, shift), (slope, jnp.zeros_like(shift))
-
-
-def inner_products(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
-    """All <q_i, k_j>."""
-    # XLA's products on a CPU are slow for an odd number of channels
-    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
-    return matmul(q, k.T)
 
 
 def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
