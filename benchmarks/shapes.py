@@ -1,7 +1,6 @@
 """`python -m benchmarks.shapes`: solvers of many shapes beside plain code, on one core and on two.
 
-Each shape is that of a batch of 256 tasks with one size changed. `python -m benchmarks speed shapes`
-measures them in this process.
+Each shape is that of a batch of 256 tasks with one size changed.
 """
 
 from __future__ import annotations

@@ -256,5 +256,5 @@ def test_chunks_are_as_large_as_asked(monkeypatch):
     assert relative(ik.predict_batch(model, tasks), some) < 1e-5
     assert sizes == [3, 7]
     assert chunk_size(tasks, None) == 7
-    monkeypatch.setattr(_batches, "TOKENS", 6 * 66)
+    monkeypatch.setattr(_batches, "TOKENS", 5 * 66)
     assert chunk_size(tasks, None) == 4
