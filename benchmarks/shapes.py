@@ -5,11 +5,22 @@ Each shape is that of a batch of 256 tasks with one size changed.
 
 from __future__ import annotations
 
+import json
+import os
+import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby, pairwise, product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+from benchmarks import records
 from benchmarks.contests import Contest
 from benchmarks.speed_solvers import against_plain, exponential, linear
+from icl_krr.experiments import to_markdown
 
 SIZES = {
     "n": (16, 17, 32, 33, 63, 64, 65, 100, 127, 128, 129, 256),
@@ -21,25 +32,111 @@ SIZES = {
 
 SOLVERS = {"CG": "conjugate_gradient", "Chebyshev": "chebyshev"}
 
+SETTINGS = [*product(("AVX512", "AVX2"), (1, 2))]
+"""The instructions that XLA may use, and the number of cores."""
+
+ABOUT = """{cpu}, jax {jax}, float32, 256 tasks, 16 steps; `{command}`. n = 64, q = 1, one output, and
+p = 8 for linear attention, 2 for softmax attention, but for the size of the row. A ratio is our
+median time over that of the best plain program (ten lines of jnp: vmap, or chunks). A jump is the
+largest ratio of the times of two sizes that differ by one, from 7 on.
+
+"""
+
 
 def contests(quick: bool, seed: int) -> Iterator[Contest]:
     """16 steps of CG and of the Chebyshev iteration, for tasks of many shapes."""
-    for attention, route in (("linear", linear), ("softmax", exponential)):
-        for name, solver in SOLVERS.items():
-            for axis, values in SIZES.items():
-                for value in values[:1] if quick else values:
-                    start = {"n": 64, "q": 1, "p": 8 if route is linear else 2, "outputs": 1}
-                    size = start | {axis: value}
-                    n, p = size["n"], size["p"]
-                    kernel, config, ridge = route(n, p)
-                    ridge *= n / 64
-                    outputs = None if size["outputs"] == 1 else size["outputs"]
-                    config = replace(config, num_queries=size["q"], num_outputs=outputs)
-                    options = {}
-                    if name == "Chebyshev":
-                        options["spectrum"] = ridge, ridge + 2 * n + 2 * p
-                        if route is exponential:
-                            options["spectrum"] = ridge, ridge + 8 * n
-                    title = f"{attention} {name}, {axis} = {value}"
-                    sized = (kernel, config, ridge), solver, options
-                    yield against_plain("shapes", title, *sized, 256, 16, seed)
+    for route, name, axis in product((linear, exponential), SOLVERS, SIZES):
+        for value in SIZES[axis][: 1 if quick else None]:
+            start = {"n": 64, "q": 1, "p": 8 if route is linear else 2, "outputs": 1}
+            size = start | {axis: value}
+            n, p = size["n"], size["p"]
+            kernel, config, ridge = route(n, p)
+            outputs = None if size["outputs"] == 1 else size["outputs"]
+            config = replace(config, num_queries=size["q"], num_outputs=outputs)
+            ridge *= n / 64
+            largest = 8 * n if route is exponential else 2 * (n + p)  # eigenvalue of any task
+            options = {"spectrum": (ridge, ridge + largest)} if name == "Chebyshev" else {}
+            title = f"{'linear' if route is linear else 'softmax'} {name}, {axis} = {value}"
+            sized = (kernel, config, ridge), SOLVERS[name], options
+            yield against_plain("shapes", title, *sized, 256, 16, seed)
+
+
+def measured(setting: tuple[str, int], options: list[str]) -> dict[str, Any]:
+    """The record of `python -m benchmarks speed --suite shapes` in a process with this setting."""
+    instructions, cores = setting
+    allowed = [*os.sched_getaffinity(0)][:cores]
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks", "speed", "--suite", "shapes", *options]
+        subprocess.run(
+            [*command, "--out", folder],
+            env={**os.environ, "XLA_FLAGS": f"--xla_cpu_max_isa={instructions}"},
+            preexec_fn=lambda: os.sched_setaffinity(0, allowed),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        return json.loads((Path(folder) / "bench.json").read_text())
+
+
+def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Our time and that of the best competitor, for each shape."""
+    found = []
+    for title, programs in groupby(record["rows"], lambda row: row["contest"]):
+        ours, *others = programs
+        solver, size = title.split(", ")
+        axis, value = size.split(" = ")
+        times = {"ms": ours["median_ms"], "plain_ms": min(row["median_ms"] for row in others)}
+        found.append({"solver": solver, "axis": axis, "size": int(value), **times})
+    return found
+
+
+def jump(shapes: list[dict[str, Any]]) -> float:
+    """The largest ratio of our times at two sizes that differ by one."""
+    near = [
+        (a["ms"], b["ms"])
+        for a, b in pairwise(shapes)
+        if a["axis"] == b["axis"] and 7 <= a["size"] == b["size"] - 1
+    ]
+    return max((max(pair) / min(pair) for pair in near), default=1.0)
+
+
+def document(record: dict[str, Any]) -> str:
+    """A line for each solver and setting, then a line for each shape."""
+    summary, lines = [], {}
+    for setting in record["settings"]:
+        where = f"{setting['instructions']}, {setting['cores']} cores"
+        for solver, shapes in records.grouped(setting["rows"], lambda row: row["solver"]).items():
+            ratios = {
+                f"{row['axis']} = {row['size']}": row["ms"] / row["plain_ms"] for row in shapes
+            }
+            worst = max(ratios, key=lambda at: ratios[at])
+            middle = f"{statistics.median(ratios.values()):.2f}"
+            cells = [middle, f"{ratios[worst]:.2f} ({worst})", f"{jump(shapes):.2f}"]
+            summary.append([solver, where, *cells])
+            for at, ratio in ratios.items():
+                lines.setdefault(f"{solver}, {at}", []).append(f"{ratio:.2f}")
+    header = ["solver", "instructions", "median ratio", "worst ratio", "largest jump"]
+    settings = [f"{s['instructions']}, {s['cores']} cores" for s in record["settings"]]
+    facts = record["meta"]
+    about = ABOUT.format(
+        cpu=facts["processor"], jax=facts["versions"]["jax"], command=facts["command"]
+    )
+    every = to_markdown((["shape", *settings], [[at, *cells] for at, cells in lines.items()]))
+    return f"{about}{to_markdown((header, sorted(summary)))}\n{every}"
+
+
+def main() -> None:
+    args = records.options(
+        __doc__, quick="the smallest shapes, once; writes no files", seed="tasks"
+    )
+    options = ["--seed", str(args.seed), *(["--quick"] if args.quick else ["--repeats", "5"])]
+    settings = []
+    for instructions, cores in SETTINGS:
+        print(f"{instructions}, {cores} cores", flush=True)
+        found = rows(measured((instructions, cores), options))
+        settings.append({"instructions": instructions, "cores": cores, "rows": found})
+    record = {"meta": records.meta("shapes", seed=args.seed), "settings": settings}
+    records.finish("shapes", record, document, args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from benchmarks import records, speed_networks, speed_solvers
+from benchmarks import records, shapes, speed_networks, speed_solvers
 from benchmarks.contests import Disagreement, compete, markdown
 
 SUITES = {
@@ -19,10 +19,13 @@ SUITES = {
     "training": speed_networks.training,
     "roofline": speed_networks.roofline,
     "scaling": speed_solvers.scaling,
+    "shapes": shapes.contests,
 }
 """{name: function (quick, seed) that yields contests}."""
 
-Kind = Literal["forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling"]
+Kind = Literal[
+    "forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling", "shapes"
+]
 
 
 def main(
@@ -36,7 +39,7 @@ def main(
     """Check that programs return the same result, and time them in turns.
 
     Args:
-        suite: groups of comparisons to run; all, if none is given.
+        suite: groups of comparisons to run; all but `shapes`, if none is given.
         quick: run once on the smallest sizes, as a check: the times judge no goal.
         repeats: number of timed runs of each program; short ones run up to 15 times as often.
         seed: seed of every random choice.
@@ -45,7 +48,7 @@ def main(
     if repeats < 1:
         raise ValueError(f"repeats must be >= 1, got {repeats}")
     rows, failures = [], []
-    for name in suite or SUITES:
+    for name in suite or [name for name in SUITES if name != "shapes"]:
         for contest in SUITES[name](quick, seed):
             contest = replace(contest, target=None if quick else contest.target)
             try:

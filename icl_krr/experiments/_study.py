@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -127,10 +128,18 @@ def environment(*packages: str) -> dict[str, Any]:
     return {
         "device": f"{device.platform}: {device.device_kind}",
         "machine": platform.platform(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", *packages)},
     }
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    facts = Path("/proc/cpuinfo")
+    names = re.findall("model name\\s*: (.*)", facts.read_text()) if facts.exists() else []
+    return names[0] if names else platform.processor()
 
 
 def _line(record: Any) -> bytes:
