@@ -177,6 +177,9 @@ def loss_and_gradient(
     So the memory does not grow with the batch, and what a chunk stores stays in the caches of a
     CPU. If `jax.set_mesh` has an axis `tasks`, each of its devices adds up its own tasks.
 
+    Args:
+        where, objective: as in `mean_loss`.
+
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
     >>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.LinearRegression(num_queries=8))
