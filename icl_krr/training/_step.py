@@ -171,7 +171,7 @@ def sum_and_count(
 
 def loss_and_gradient(
     model: Transformer, tasks: Task, where: str, objective: str = "squared_error"
-) -> tuple[jax.Array, Transformer]:
+) -> tuple[jax.Array, Any]:
     """Compute `mean_loss` and its gradient, by one chunk of tasks after the other.
 
     So the memory does not grow with the batch, and what a chunk stores stays in the caches of a
@@ -188,8 +188,10 @@ def loss_and_gradient(
     (0.12, 1)
     """
     mesh, batch = devices.ambient_mesh(), len(tasks.x)
-    axes = (devices.TASKS,) if mesh is not None and devices.TASKS in mesh.axis_names else ()
-    parts = devices.Placement(mesh).parts(axes)
+    if mesh is not None and devices.TASKS not in mesh.axis_names:
+        mesh = None
+    axes = () if mesh is None else (devices.TASKS,)
+    parts = 1 if mesh is None else mesh.shape[devices.TASKS]
     chunks = -(-batch // (parts * chunk_size(tasks, None)))
     tasks = devices.pad_to_multiple(tasks, parts * chunks)
     weights = (jnp.arange(len(tasks.x)) < batch).astype(tasks.y.dtype)
@@ -208,7 +210,7 @@ def loss_and_gradient(
         start = jax.tree.map(jnp.zeros_like, ((weights[0], weights[0]), model))
         return devices.psum(jax.lax.scan(add, start, values)[0], axes)
 
-    if axes:
+    if mesh is not None:
         run = devices.shard_map(run, mesh, (PartitionSpec(axes), PartitionSpec()), PartitionSpec())
     (loss, count), slope = run((tasks, weights), model)
     return loss / count, jax.tree.map(lambda total: total / count, slope)
