@@ -17,6 +17,7 @@ from .._core.xla_workarounds import wait_for_virtual_devices
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks._batches import check_batch, chunk_size, task_shapes
 from ..tasks._samplers import check_sampler
+from ..tasks._task import support_mask
 from ..transformer._hook_points import Request
 from ..transformer._readouts import as_distribution, check_distribution
 from ..transformer._run_plan import prepare_run
@@ -146,27 +147,20 @@ def sum_and_count(
 
     For `store_products`, see `icl_krr.transformer.forward`.
     """
-    likelihood = objective == LIKELIHOOD
-    if likelihood:
+    y, keep = task.y_query, jnp.ones(task.num_queries, bool)
+    if where == "every":
+        y, keep = jnp.concatenate([task.y, y]), jnp.concatenate([support_mask(task), keep])
+    keep = jnp.broadcast_to(keep.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
+    answer = None
+    if objective == LIKELIHOOD:
         check_distribution(model)
-    answer = as_distribution if likelihood else None
+        answer = as_distribution
     request = Request(along=where == "every", answer=answer, store_products=store_products)
-
-    def of_targets(y: jax.Array) -> jax.Array:
-        plan = prepare_run(model, task, request)
-        result = plan.program(model, plan.task, **plan.options)[0]
-        return -log_density(result, y) if likelihood else (result - y) ** 2
-
-    y, q = task.y_query, task.num_queries
-    if where == "queries":
-        return jnp.sum(of_targets(y)), jnp.asarray(y.size, y.dtype)
-    y = jnp.concatenate([task.y, y])
-    keep = jnp.ones(len(y), bool)
-    if task.mask is not None:
-        keep = keep.at[: len(y) - q].set(task.mask)
-    keep = keep.reshape(-1, *[1] * (y.ndim - 1))
-    losses = jnp.where(keep, of_targets(jnp.where(keep, y, 0)), 0)
-    return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
+    plan = prepare_run(model, task, request)
+    result = plan.program(model, plan.task, **plan.options)[0]
+    y = jnp.where(keep, y, 0)
+    losses = (result - y) ** 2 if answer is None else -log_density(result, y)
+    return jnp.sum(jnp.where(keep, losses, 0)), jnp.sum(keep).astype(y.dtype)
 
 
 def loss_and_gradient(
@@ -188,10 +182,9 @@ def loss_and_gradient(
     (0.12, 1)
     """
     mesh, batch = devices.ambient_mesh(), len(tasks.x)
-    if mesh is not None and devices.TASKS not in mesh.axis_names:
-        mesh = None
-    axes = () if mesh is None else (devices.TASKS,)
-    parts = 1 if mesh is None else mesh.shape[devices.TASKS]
+    axes, parts = (), 1
+    if mesh is not None and devices.TASKS in mesh.axis_names:
+        axes, parts = (devices.TASKS,), mesh.shape[devices.TASKS]
     chunks = -(-batch // (parts * chunk_size(tasks, None)))
     tasks = devices.pad_to_multiple(tasks, parts * chunks)
     weights = (jnp.arange(len(tasks.x)) < batch).astype(tasks.y.dtype)
@@ -210,7 +203,7 @@ def loss_and_gradient(
         start = jax.tree.map(jnp.zeros_like, ((weights[0], weights[0]), model))
         return devices.psum(jax.lax.scan(add, start, values)[0], axes)
 
-    if mesh is not None:
+    if mesh is not None and axes:
         run = devices.shard_map(run, mesh, (PartitionSpec(axes), PartitionSpec()), PartitionSpec())
     (loss, count), slope = run((tasks, weights), model)
     return loss / count, jax.tree.map(lambda total: total / count, slope)
