@@ -14,7 +14,7 @@ import icl_krr as ik
 from benchmarks.contests import Contest, scratch
 from benchmarks.speed_solvers import constructed, draw, exponential, first, linear
 from benchmarks.speed_transformer import gradients, plain_weights, predictions, torch_transformer
-from icl_krr.training import mean_loss
+from icl_krr.training import loss_and_gradient
 from icl_krr.transformer import Architecture, init, step_cost
 
 
@@ -35,7 +35,7 @@ def training(quick: bool, seed: int) -> Iterator[Contest]:
     for depth, width, batch, target in sizes:
         model, tasks, named = network(depth, width, batch, seed)
         size = {"tasks": batch, "n": 80, "depth": depth, "width": width}
-        step = jax.value_and_grad(lambda model, tasks: mean_loss(model, tasks, "queries"))
+        step = partial(loss_and_gradient, where="queries")
         of = partial(against_plain, model=model, tasks=tasks, size=size)
         yield of(f"gradient of a training step, {named}", step, target, gradient=True)
         if not quick:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, equations, in_tiles, numpy, relative
+from helpers import CASES, draw, equations, in_tiles, numpy, of_random_weights, relative
 
 import icl_krr as ik
 from icl_krr.transformer import _attention, _blockwise_softmax
@@ -244,8 +244,7 @@ def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(na
         kernel, options = ik.Exponential(4.0), {"num_features": 2, "ridge": 0.1, "steps": 3}
         model = ik.constructions.conjugate_gradient(kernel, **options)
     else:
-        spec = ik.Architecture(num_features=2, width=8, depth=3, causal=True)
-        model = ik.init(jax.random.key(0), spec)
+        model = of_random_weights(num_features=2, width=8, depth=3, causal=True)
     loss = jax.grad(lambda model, task: jnp.sum(ik.predict(model, task)))
     program = jax.make_jaxpr(loss)(in_tiles(model), task).jaxpr
     sizes = [var.aval.size for equation in equations(program) for var in equation.outvars]

@@ -1,8 +1,6 @@
 """One trace for a sweep; compile time and program size constant in depth."""
 
 import json
-import re
-from pathlib import Path
 
 import chex
 import jax
@@ -19,17 +17,6 @@ from icl_krr.transformer import forward
 from icl_krr.transformer._evaluate import embed_task
 
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
-
-README = Path(__file__).parents[1] / "README.md"
-
-
-def test_the_ten_lines_of_the_readme_compile_few_programs(programs, capsys):
-    """Two of them for the key, three for the distance that the reader computes."""
-    jax.clear_caches()
-    [lines] = re.findall(r"## Ten lines of Python\n\n```python\n(.*?)```", README.read_text(), re.S)
-    exec(lines, {})
-    assert 5 < len(programs) <= 10, programs
-    assert "\nconverged: error" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

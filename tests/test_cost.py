@@ -5,7 +5,7 @@ import re
 import jax
 import numpy as np
 import pytest
-from helpers import CASES, draw, equations
+from helpers import CASES, draw, equations, of_random_weights
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
@@ -17,7 +17,7 @@ from icl_krr.transformer._run_plan import prepare_run
 
 T, K, P = 11, 8, 4  # tokens, tokens before the queries, and features of `draw(0)`
 STEPS = 13  # the length of no other loop
-ENCODER = ik.Architecture(num_features=P, width=8, depth=STEPS, heads=2)
+ENCODER = {"num_features": P, "width": 8, "depth": STEPS, "heads": 2}
 
 
 def by_hand_gradient_descent():
@@ -46,7 +46,7 @@ def by_hand_encoder():
     [
         (lambda task: CASES["gd"].build(task, 0.5, STEPS), by_hand_gradient_descent),
         (lambda task: CASES["nw-gaussian"].build(task, 0.5, 1), by_hand_nadaraya_watson),
-        (lambda task: ik.init(jax.random.key(0), ENCODER), by_hand_encoder),
+        (lambda task: of_random_weights(**ENCODER), by_hand_encoder),
     ],
     ids=["gd", "nw", "encoder"],
 )
@@ -60,7 +60,7 @@ PLACE = Placement(AbstractMesh((4,), ("context",)), context=("context",))
 
 def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all_and_sends_them():
     task, part = draw(0, n=12, q=2), draw(0, n=3, q=2)
-    linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
+    linear, encoder = CASES["gd"].build(task, 0.5, STEPS), of_random_weights(**ENCODER)
     assert step_cost(linear, task, PLACE) == step_cost(linear, part)
     tokens, keys_of_others = 1 + 3 + 2, 3 * (1 + 3)
     more = step_cost(encoder, task, PLACE).flops - step_cost(encoder, part).flops
@@ -87,9 +87,10 @@ def compilers_count(model, task):
 def test_counts_are_those_of_the_compiler(name):
     """It also counts functions of one number, and every value between two of its operations."""
     task = draw(0, n=64, p=8)
-    spec = ik.Architecture(num_features=8, width=32, depth=STEPS)
-    encoder = name == "encoder"
-    model = ik.init(jax.random.key(0), spec) if encoder else CASES[name].build(task, 0.5, STEPS)
+    if name == "encoder":
+        model = of_random_weights(num_features=8, width=32, depth=STEPS)
+    else:
+        model = CASES[name].build(task, 0.5, STEPS)
     flops, moved = compilers_count(model, task)
     ours = step_cost(model, task)
     assert 0.97 <= flops / ours.flops < 1.4

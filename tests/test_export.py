@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, one, operand_bounds, parametrize, relative
+from helpers import draw, numpy, of_random_weights, one, operand_bounds, parametrize, relative
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
@@ -31,13 +31,6 @@ DECODER = ik.Architecture(
 @jax.jit
 def cg():
     return ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=0.1, steps=3)
-
-
-def draw(seed, p=4, r=None):
-    """Seven supports and three queries, by NumPy: nothing is compiled for them."""
-    rng = np.random.default_rng(seed)
-    shapes = (7, p), (7, r) if r else (7,), (3, p)
-    return ik.Task(*(rng.normal(size=shape) for shape in shapes))
 
 
 @cache
@@ -396,12 +389,12 @@ def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
 def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
     """Several heads, biases; linear units become pairs. Writing it takes no torch."""
     sizes = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
-    plain = ik.Architecture(**sizes, activation="relu", layer_norm=False)
-    model, task = ik.init(jax.random.key(0), plain), draw(1)
+    model = of_random_weights(**sizes, activation="relu", layer_norm=False)
+    task = draw(1)
     with monkeypatch.context() as without:
         for name in ("torch", "transformers"):
             without.setitem(sys.modules, name, None)
-        t5 = to_t5(tmp_path, jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, model))
+        t5 = to_t5(tmp_path, jax.tree.map(lambda leaf: np.asarray(leaf), model))
     again = open_t5(tmp_path)
     hidden = run(tmp_path, again.embed(task))
     prediction = again.read_out(hidden[-1], task)

@@ -47,13 +47,13 @@ def small(**options):
     return model.replace(weights=model.weights.replace(readouts=reads))
 
 
-def test_the_loss_is_that_of_scipy():
-    """At the queries, and at every token that is not masked."""
+def test_the_losses_are_those_of_a_loop():
+    """Density of SciPy and squared error, at the queries and at every token that is not masked."""
     lengths = np.array([8, 3, 5])
     tasks = numpy(DRAW(jax.random.key(1), LINEAR, 3))
     tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
     for where, model in (("queries", small()), ("every", small(**DECODER))):
-        losses = []
+        losses, squares = [], []
         for i, length in enumerate(lengths):
             task = one(tasks, i)
             read = ik.readouts(model, task, along=where == "every")
@@ -63,7 +63,9 @@ def test_the_loss_is_that_of_scipy():
             each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
             tokens = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
             losses += [*each[tokens]]
+            squares += [*(y - np.asarray(read["prediction"]))[tokens] ** 2]
         assert relative(mean_loss(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
+        assert relative(mean_loss(model, tasks, where), np.mean(squares)) < 1e-5
 
 
 def test_outputs_at_queries_have_the_noise_of_the_supports():

@@ -34,20 +34,32 @@ def everything(case):
     task, mask = draw(3, r=2), np.arange(7) != 2
     x, y = (np.where(mask[:, None], part, 9.0) for part in (task.x, task.y))
     task = task.replace(x=x, y=y, mask=mask)
-    model = case.build(task.replace(x=x[mask], y=y[mask], mask=None), 0.1, 2)
+    model = case.build(without_padding(task), 0.1, 2)
     return model, task, *kept(model, task)
+
+
+def spoilt(task):
+    """Its first query is no number."""
+    spoilt = jax.tree.map(np.copy, task)
+    spoilt.x_query[0] = np.nan
+    return spoilt
+
+
+def without_padding(task):
+    return task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
 
 
 @each_kind
 def test_nothing_depends_on_a_query_but_its_own_prediction(x64, case, monkeypatch):
     """A query that is no number spoils itself alone."""
     model, task, good, expected = everything(case)
-    spoilt = jax.tree.map(np.copy, task)
-    spoilt.x_query[0] = np.nan
     monkeypatch.setattr(_run_plan, "check_compatible", lambda *given: None)
-    bad, states = kept(model, spoilt)
-    assert np.all(np.isnan(bad[0]))
-    assert relative(bad[1:], good[1:]) < 1e-12 * case.rounding
+    bad, states = kept(model, spoilt(task))
+    short = without_padding(task)  # whose run forms no pattern of linear attention
+    answers = good, bad, *numpy((ik.predict(model, short), ik.predict(model, spoilt(short))))
+    for right, wrong in (answers[:2], answers[2:]):
+        assert np.all(np.isnan(wrong[0]))
+        assert relative(wrong[1:], right[1:]) < 1e-12 * case.rounding
     for block in range(model.depth):
         point = f"blocks.{block}.resid_post"
         for slot, values in states[point].items():
@@ -62,8 +74,8 @@ def test_neither_an_order_of_supports_nor_padding_counts(x64, case):
     x, y, mask = task.x[order], task.y[order], task.mask[order]
     permuted, _ = kept(model, task.replace(x=x, y=y, mask=mask))
     assert relative(permuted, prediction) < 1e-12 * case.rounding
-    short = task.replace(x=x[mask], y=y[mask], mask=None)
-    assert relative(ik.predict(model, short), prediction) < 1e-12 * case.rounding
+    short = ik.predict(model, without_padding(task))
+    assert relative(short, prediction) < 1e-12 * case.rounding
 
 
 @each_kind

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tyro
 from flax import serialization
-from helpers import TRAIN, numpy, one, relative, with_one_bit_flipped
+from helpers import TRAIN, numpy, relative, with_one_bit_flipped
 
 import icl_krr as ik
 from benchmarks import records
@@ -58,19 +58,29 @@ def write_run(folder, recipe, model):
     save_weights(folder / "model.msgpack", model)
 
 
-def test_the_loss_is_that_of_a_loop():
-    tasks = numpy(draw(jax.random.key(1), LINEAR, 3))
-    lengths = np.array([8, 3, 5])
-    tasks = tasks.replace(mask=np.arange(8)[None] < lengths[:, None])
-    encoder, decoder = small(), small(**DECODER)
-    each = [one(tasks, i) for i in range(3)]
-    squares = [np.asarray(numpy(ik.predict(encoder, t)) - t.y_query) ** 2 for t in each]
-    assert relative(ik.training.mean_loss(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
-    squares = []
-    for task, length in zip(each, lengths, strict=True):
-        along = np.asarray(ik.predict_along(decoder, task))
-        squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
-    assert relative(ik.training.mean_loss(decoder, tasks, "every"), np.mean(squares)) < 1e-5
+def test_the_gradient_of_chunks_is_that_of_the_batch(monkeypatch):
+    """Five tasks in two chunks of three, of which one is padding; products are stored or not."""
+    tasks = draw(jax.random.key(1), LINEAR, 5)
+    tasks = tasks.replace(mask=jnp.arange(8)[None] < jnp.array([8, 3, 5, 1, 6])[:, None])
+    model = small(**DECODER)
+    expected = jax.value_and_grad(ik.training.mean_loss)(model, tasks, "every")
+    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 3 * 11)
+    gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
+    chex.assert_trees_all_close(gradient(model, tasks, "every"), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_stores_products_with_weights_for_a_chunk_of_tasks(monkeypatch):
+    """Those of queries, keys and values, of the attention's output, and of the hidden units."""
+    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 8 * 11)
+    gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
+    batches = [draw(jax.random.key(1), LINEAR, size) for size in (16, 128)]
+    few, many = (gradient.lower(small(width=32), tasks, "queries") for tasks in batches)
+    scratch = [one.compile().memory_analysis().temp_size_in_bytes for one in (few, many)]
+    assert scratch[1] < 1.2 * scratch[0]
+    monkeypatch.setattr("icl_krr.transformer._forward.STORED", 0)
+    again = gradient.lower(small(width=32, depth=3), batches[0], "queries")
+    products = [one.as_text().count("stablehlo.dot_general") for one in (few, again)]
+    assert products[1] >= products[0] + 3
 
 
 def test_answers_are_compared_with_the_posterior_mean():

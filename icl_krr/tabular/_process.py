@@ -113,7 +113,7 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
     return exact
 
 
-def dropped_eigenvalue(kernel: Kernel, x: np.ndarray) -> float:
+def dropped_eigenvalue(kernel: Kernel, x: Any) -> float:
     """A bound on the eigenvalues of K that `nystrom_features` drops, over the machine epsilon."""
     with jax.enable_x64(True):
         return len(x) * float(np.linalg.norm(kernel(x, x), 1))

@@ -4,7 +4,7 @@ from ._loop import Diverged, train
 from ._objectives import held_out, marginal_likelihood, negative_log_likelihood
 from ._reference import Reference, reference
 from ._settings import Training
-from ._step import State, advance, check, mean_loss, start
+from ._step import State, advance, check, loss_and_gradient, mean_loss, start
 
 __all__ = [
     "Adapted",
@@ -19,6 +19,7 @@ __all__ = [
     "check",
     "held_out",
     "load_weights",
+    "loss_and_gradient",
     "marginal_likelihood",
     "mean_loss",
     "negative_log_likelihood",

@@ -8,15 +8,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec
 
-from .. import Transformer, predict, predict_along, predictive
-from .._core import checks
+from .. import Transformer, predict, predict_along
+from .._core import checks, devices
 from .._core.readable import readable
 from .._core.xla_workarounds import wait_for_virtual_devices
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks._batches import check_batch, task_shapes
+from ..tasks._batches import check_batch, chunk_size, task_shapes
 from ..tasks._samplers import check_sampler
-from ..transformer._readouts import check_distribution
+from ..tasks._task import support_mask
+from ..transformer._hook_points import Request
+from ..transformer._readouts import as_distribution, check_distribution
+from ..transformer._run_plan import prepare_run
 from ..transformer._weights import check_model
 from ..uncertainty import log_density
 from ._batches import batch, check_observed
@@ -109,7 +113,7 @@ def state_after(state: State, family: Sampler, settings: Training, best: Optimal
         # an output is the posterior mean plus noise, which only adds variance to the gradient
         means = map_tasks(lambda task: regression(best[0], task, best[1]), tasks)
         tasks = tasks.replace(y_query=means)
-    loss, slope = jax.value_and_grad(mean_loss)(model, tasks, settings.loss, settings.objective)
+    loss, slope = loss_and_gradient(model, tasks, settings.loss, settings.objective)
     weights: Any = model
     updates, moments = optimiser(settings).update(slope, moments, weights)
     weights = optax.apply_updates(weights, updates)
@@ -132,26 +136,77 @@ def mean_loss(
     0.12
     """
 
-    def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
-        all_tokens = where == "every"
-        if objective == LIKELIHOOD:
-            return -log_density(predictive(model, task, along=all_tokens), y)
-        return ((predict_along if all_tokens else predict)(model, task) - y) ** 2
-
-    def task_sum_and_count(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
-        y, q = task.y_query, task.num_queries
-        if where == "queries":
-            return jnp.sum(of_targets(model, task, y)), jnp.asarray(y.size, y.dtype)
-        y = jnp.concatenate([task.y, y])
-        keep = jnp.ones(len(y), bool)
-        if task.mask is not None:
-            keep = keep.at[: len(y) - q].set(task.mask)
-        keep = keep.reshape(-1, *[1] * (y.ndim - 1))
-        losses = jnp.where(keep, of_targets(model, task, jnp.where(keep, y, 0)), 0)
-        return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
-
-    sums, counts = map_tasks(task_sum_and_count, tasks, model)
+    sums, counts = map_tasks(partial(sum_and_count, where, objective, False), tasks, model)
     return jnp.sum(sums) / jnp.sum(counts)
+
+
+def sum_and_count(
+    where: str, objective: str, store_products: bool, task: Task, model: Transformer
+) -> tuple[jax.Array, jax.Array]:
+    """The sum of an objective over the targets of one task, and their number.
+
+    For `store_products`, see `icl_krr.transformer.forward`.
+    """
+    y, keep = task.y_query, jnp.ones(task.num_queries, bool)
+    if where == "every":
+        y, keep = jnp.concatenate([task.y, y]), jnp.concatenate([support_mask(task), keep])
+    keep = jnp.broadcast_to(keep.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
+    answer = None
+    if objective == LIKELIHOOD:
+        check_distribution(model)
+        answer = as_distribution
+    request = Request(along=where == "every", answer=answer, store_products=store_products)
+    plan = prepare_run(model, task, request)
+    result = plan.program(model, plan.task, **plan.options)[0]
+    y = jnp.where(keep, y, 0)
+    losses = (result - y) ** 2 if answer is None else -log_density(result, y)
+    return jnp.sum(jnp.where(keep, losses, 0)), jnp.sum(keep).astype(y.dtype)
+
+
+def loss_and_gradient(
+    model: Transformer, tasks: Task, where: str, objective: str = "squared_error"
+) -> tuple[jax.Array, Any]:
+    """Compute `mean_loss` and its gradient, by one chunk of tasks after the other.
+
+    So the memory does not grow with the batch, and what a chunk stores stays in the caches of a
+    CPU. If `jax.set_mesh` has an axis `tasks`, each of its devices adds up its own tasks.
+
+    Args:
+        where, objective: as in `mean_loss`.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
+    >>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.LinearRegression(num_queries=8))
+    >>> loss, gradient = loss_and_gradient(model, ik.tasks.batch([task, task]), "queries")
+    >>> round(float(loss), 2), gradient.depth
+    (0.12, 1)
+    """
+    mesh, batch = devices.ambient_mesh(), len(tasks.x)
+    axes, parts = (), 1
+    if mesh is not None and devices.TASKS in mesh.axis_names:
+        axes, parts = (devices.TASKS,), mesh.shape[devices.TASKS]
+    chunks = -(-batch // (parts * chunk_size(tasks, None)))
+    tasks = devices.pad_to_multiple(tasks, parts * chunks)
+    weights = (jnp.arange(len(tasks.x)) < batch).astype(tasks.y.dtype)
+
+    def chunk_sums(model: Transformer, tasks: Task, weights: jax.Array) -> tuple:
+        of_task = partial(sum_and_count, where, objective, True)
+        sums, counts = jax.vmap(of_task, in_axes=(0, None))(tasks, model)
+        return weights @ sums, weights @ counts
+
+    def run(values: tuple[Task, jax.Array], model: Transformer) -> Any:
+        def add(sums: Any, chunk: tuple[Task, jax.Array]) -> tuple[Any, None]:
+            terms = jax.value_and_grad(chunk_sums, has_aux=True)(model, *chunk)
+            return jax.tree.map(jnp.add, sums, terms), None
+
+        values = jax.tree.map(lambda leaf: leaf.reshape(chunks, -1, *leaf.shape[1:]), values)
+        start = jax.tree.map(jnp.zeros_like, ((weights[0], weights[0]), model))
+        return devices.psum(jax.lax.scan(add, start, values)[0], axes)
+
+    if mesh is not None and axes:
+        run = devices.shard_map(run, mesh, (PartitionSpec(axes), PartitionSpec()), PartitionSpec())
+    (loss, count), slope = run((tasks, weights), model)
+    return loss / count, jax.tree.map(lambda total: total / count, slope)
 
 
 def check(model: Transformer, family: Sampler, settings: Training) -> None:

@@ -64,6 +64,7 @@ def evaluate(
         observe=readout.slots,
         keep=request.keep,
         hooks=dict(request.hooks),
+        store_products=request.store_products,
     )
     results = readout.result(passed.stream), (passed.observed, passed.points)
     return results if scale is None else rescale_results(scale, degrees, results)

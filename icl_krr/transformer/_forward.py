@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,7 @@ def forward(
     observe: Callable[[Stream], Any] = lambda stream: (),
     keep: bool | Collection[str] = (),
     hooks: Mapping[str, Hook] | None = None,
+    store_products: bool = False,
 ) -> Pass:
     """Run an embedded task through the blocks of a model.
 
@@ -56,6 +58,8 @@ def forward(
         keep: names of points, such as "attn.alpha", whose values are stored in every block that has
             them, or True for all points.
         hooks: {name: function (value, where) -> value} (see `icl_krr.run_with_hooks`).
+        store_products: whether a gradient stores products with weights instead of computing them
+            again, unless they are large: faster while what it stores stays in the caches.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
@@ -100,9 +104,25 @@ def forward(
             points.append(run_hooks.stored(hook_points))
         return {slot: stream[slot] for slot in carry}, (observe(stream), points)
 
-    # recomputing a step for the gradient is faster than storing its values
-    step = jax.checkpoint(step, prevent_cse=False)
+    # recomputing the other values of a step for the gradient is faster than storing them
+    policy = partial(stores_product, model.steps) if store_products else None
+    step = jax.checkpoint(step, prevent_cse=False, policy=policy)
     carry, (path, step_points) = jax.lax.scan(step, carry, (scanned, jnp.arange(model.steps)))
     run_hooks.check_points()
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), observe(start), path)
     return Pass(jax.tree.map(jnp.asarray, start | carry), observed, points + step_points)
+
+
+STORED = 2**25
+"""Bytes of the factors, in all steps, of which a gradient may store the product with weights."""
+
+
+def stores_product(steps: int, primitive: Any, *factors: Any, **parameters: Any) -> bool:
+    """Whether an operation is a product with weights that a gradient may store for every step.
+
+    Products of attention, which are larger, have the heads as batch dimension.
+    """
+    weights = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    if not weights(primitive, *factors, **parameters):
+        return False
+    return steps * factors[0].size * factors[0].dtype.itemsize < STORED

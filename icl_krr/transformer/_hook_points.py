@@ -206,7 +206,8 @@ class Request(NamedTuple):
 
     Stored are the slots `names` at the start and after every step, and the points `keep` inside of
     blocks (True: all). With `along`, the predictions at the supports precede those at the queries.
-    The result of `answer` replaces the prediction.
+    The result of `answer` replaces the prediction. With `store_products`, a gradient also stores
+    products with weights (see `forward`).
     """
 
     names: tuple[str, ...] = ()
@@ -214,6 +215,7 @@ class Request(NamedTuple):
     hooks: tuple[tuple[str, Hook], ...] = ()
     along: bool = False
     answer: Answer | None = None
+    store_products: bool = False
 
 
 PREDICTION = Request()
