@@ -35,10 +35,12 @@ SOLVERS = {"CG": "conjugate_gradient", "Chebyshev": "chebyshev"}
 SETTINGS = [*product(("AVX512", "AVX2"), (1, 2))]
 """The instructions that XLA may use, and the number of cores."""
 
-ABOUT = """{cpu}, jax {jax}, float32, 256 tasks, 16 steps; `{command}`. n = 64, q = 1, one output, and
-p = 8 for linear attention, 2 for softmax attention, but for the size of the row. A ratio is our
-median time over that of the best plain program (ten lines of jnp: vmap, or chunks). A jump is the
-largest ratio of the times of two sizes that differ by one, from 7 on.
+ABOUT = """{processor}, {versions}; `{command}`.
+
+256 tasks in float32, 16 steps; n = 64, q = 1, one output, and p = 8 for linear attention, 2 for
+softmax attention, but for the size of the row. A ratio is our median time over that of the best
+plain program (ten lines of jnp: vmap, or chunks). A jump is the largest ratio of our times at two
+sizes that differ by one, from 7 on.
 
 """
 
@@ -116,10 +118,7 @@ def document(record: dict[str, Any]) -> str:
                 lines.setdefault(f"{solver}, {at}", []).append(f"{ratio:.2f}")
     header = ["solver", "instructions", "median ratio", "worst ratio", "largest jump"]
     settings = [f"{s['instructions']}, {s['cores']} cores" for s in record["settings"]]
-    facts = record["meta"]
-    about = ABOUT.format(
-        cpu=facts["processor"], jax=facts["versions"]["jax"], command=facts["command"]
-    )
+    about = records.caption(ABOUT, record["meta"])
     every = to_markdown((["shape", *settings], [[at, *cells] for at, cells in lines.items()]))
     return f"{about}{to_markdown((header, sorted(summary)))}\n{every}"
 
