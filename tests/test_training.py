@@ -59,19 +59,19 @@ def write_run(folder, recipe, model):
 
 
 def test_the_gradient_of_chunks_is_that_of_the_batch(monkeypatch):
-    """Five tasks in two chunks of three, of which one is padding; products are stored or not."""
+    """Five tasks in three chunks of two, of which one task is padding."""
     tasks = draw(jax.random.key(1), LINEAR, 5)
     tasks = tasks.replace(mask=jnp.arange(8)[None] < jnp.array([8, 3, 5, 1, 6])[:, None])
     model = small(**DECODER)
     expected = jax.value_and_grad(ik.training.mean_loss)(model, tasks, "every")
-    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 3 * 11)
+    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 4 * 2 * 11)
     gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
     chex.assert_trees_all_close(gradient(model, tasks, "every"), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_gradient_stores_products_with_weights_for_a_chunk_of_tasks(monkeypatch):
     """Those of queries, keys and values, of the attention's output, and of the hidden units."""
-    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 8 * 11)
+    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 4 * 8 * 11)
     gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
     batches = [draw(jax.random.key(1), LINEAR, size) for size in (16, 128)]
     few, many = (gradient.lower(small(width=32), tasks, "queries") for tasks in batches)

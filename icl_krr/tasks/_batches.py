@@ -115,8 +115,11 @@ def check_batch(count: int, one: Task) -> None:
     memory_limit.check(f"{count} tasks", numbers, one.x, "use fewer tasks")
 
 
-def chunk_size(tasks: Task, chunk: int | None) -> int:
-    """Return `chunk` if it is given, else a number of tasks that suits the platform."""
+def chunk_size(tasks: Task, chunk: int | None, values: int = 1) -> int:
+    """Return `chunk` if it is given, else a number of tasks that suits the platform.
+
+    A program that stores more of every token, as a gradient does, holds so many times the `values`.
+    """
     if chunk is not None:
         checks.count("chunk", chunk)
         return chunk
@@ -124,7 +127,7 @@ def chunk_size(tasks: Task, chunk: int | None) -> int:
         return tasks.x.shape[0]
     tokens = 1 + tasks.num_supports + tasks.num_queries
     # a power of two divides most batches, and a remainder would need a second program
-    return min(len(tasks.x), 2 ** max(0, round(math.log2(TOKENS / tokens))))
+    return min(len(tasks.x), 2 ** max(0, round(math.log2(TOKENS / values / tokens))))
 
 
 def unstack(tasks: Task) -> list[Task]:
