@@ -1,7 +1,8 @@
 """`python -m benchmarks.workarounds`: what each workaround of XLA on a CPU gains, shape by shape.
 
-A workaround stays if it gains 10 % at the median of the shapes whose program it changes. Times are
-CPU times of this process.
+A workaround stays if it gains 10 % at the median of the shapes whose program it changes. The exit
+status is 1 if one gains nothing: a newer XLA may make it superfluous. Times are CPU times of this
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from benchmarks import records
 from benchmarks.speed_solvers import Route, draw, exponential, linear
 from icl_krr._core.numerics import matmul
 from icl_krr.experiments import to_markdown
-from icl_krr.tasks import _batches
 from icl_krr.transformer import _attention, _full_softmax, _heads
 
 PLAIN: dict[str, tuple[Any, str, Any]] = {
@@ -35,18 +35,18 @@ PLAIN: dict[str, tuple[Any, str, Any]] = {
         partial(jnp.sum, axis=0, keepdims=True),
     ),
     "few values: head by head": (_heads, "NARROW", 0),
-    "a batch: chunk by chunk": (_batches, "TOKENS", 2**40),
 }
 """{workaround: (module, name, what replaces it)}."""
 
 SHAPES: dict[str, tuple[Route, str, int | None]] = {
     "linear CG": (linear(), "textbook", None),
     "linear CG, n = 129": (linear(129), "textbook", None),
-    "linear fused CG, 3 outputs": (linear(), "fused", 3),
+    "linear fused CG": (linear(), "fused", None),
     "softmax CG": (exponential(), "textbook", None),
+    "softmax CG, n = 129": (exponential(129), "textbook", None),
     "softmax CG, n = 17": (exponential(17), "textbook", None),
     "softmax CG, p = 3, 3 outputs": (exponential(p=3), "textbook", 3),
-    "softmax fused CG, p = 7": (exponential(p=7), "fused", None),
+    "softmax pipelined CG, p = 7": (exponential(p=7), "pipelined", None),
 }
 """{name: (kernel, tasks and ridge; form of CG; outputs)}."""
 
@@ -97,11 +97,11 @@ def document(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    args = records.options(__doc__, quick="some shapes, few turns; writes no files")
+    args = records.options(__doc__, quick="few turns; writes no files")
     found: dict[str, dict[str, float]] = {name: {} for name in PLAIN}
-    for shape in [*SHAPES][:: 3 if args.quick else 1]:
+    for shape in SHAPES:
         print(shape, flush=True)
-        for workaround, gain in gains(shape, 3 if args.quick else 15).items():
+        for workaround, gain in gains(shape, 5 if args.quick else 15).items():
             found[workaround][shape] = gain
     rows = [
         {"workaround": name, "median": statistics.median(of.values()), "by shape": of}
@@ -109,6 +109,8 @@ def main() -> None:
     ]
     record = {"meta": records.meta("workarounds"), "rows": rows}
     records.finish("workarounds", record, document, args.quick)
+    if superfluous := [row["workaround"] for row in rows if row["median"] < 1.02]:
+        raise SystemExit(f"superfluous: {'; '.join(superfluous)}")
 
 
 if __name__ == "__main__":
