@@ -10,7 +10,7 @@ from helpers import CASES, draw, equations, in_tiles, numpy, of_random_weights, 
 
 import icl_krr as ik
 from icl_krr.transformer import _attention, _blockwise_softmax
-from icl_krr.transformer._full_softmax import full_softmax, in_range
+from icl_krr.transformer._full_softmax import full_softmax
 from icl_krr.transformer._masks import Order
 
 SIZES = (1e-3, 1.0, 1e3)
@@ -68,34 +68,6 @@ def test_whole_patterns_equal_the_plain_formula(x64, size, order, channels):
     at = parts(size=size, channels=channels)
     mixed = jax.jit(partial(whole, order=order))(*at)
     assert relative(mixed, reference(*at, order)[0]) < 1e-11
-
-
-@pytest.mark.parametrize("own", [None, 30.0])
-@pytest.mark.parametrize(("logit", "small"), [(1.0, True), (21.0, True), (23.0, False)])
-def test_without_a_shift_large_values_have_finite_sums(own, logit, small):
-    """Also for a hidden token, whose own logit no key bounds."""
-    q, k = np.full((40, 1), logit, np.float32), np.ones((40, 1), np.float32)
-    own = None if own is None else np.full((40, 1), own, np.float32)
-    assert bool(in_range(q, k, own)) == (small and own is None)
-    v = np.full((40, 1), 1e25, np.float32)
-    mask = np.ones(40, bool)
-    mean = whole(jnp.asarray(q), jnp.asarray(k), v, mask)
-    np.testing.assert_allclose(mean, v, rtol=1e-5)
-
-
-def test_a_kernel_in_range_is_not_shifted():
-    """The maximum is computed in one branch only: no program for a CPU must need it."""
-    options = {"ridge": 0.1, "steps": 4, "spectrum": (0.1, 9.0)}
-    model = ik.constructions.chebyshev(ik.Gaussian(0.7), num_features=3, **options)
-    program = jax.make_jaxpr(lambda task: ik.predict(model, task))(draw(0, p=3)).jaxpr
-    branches = [[b.jaxpr for b in one.params["branches"]] for one in equations(program, "cond")]
-    count = lambda branch, name: len(list(equations(branch, name)))  # noqa: E731
-    (counts,) = (
-        [count(branch, "reduce_max") for branch in own]
-        for own in branches
-        if [count(branch, "exp") for branch in own] == [1, 1]
-    )
-    assert sorted(counts) == [0, 1]
 
 
 @pytest.mark.parametrize("tokens", [1, 37])

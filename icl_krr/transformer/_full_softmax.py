@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._core.numerics import matmul
-from .._core.xla_workarounds import NARROW, matmul_by_columns
-from ._blockwise_softmax import all_in_batch
+from .._core.xla_workarounds import matmul_by_columns
 from ._masks import KeyMask, Order, apply_mask, key_rows, local_mask, partial_mask
 
 
@@ -68,7 +65,6 @@ def _quotient_jvp(primals, tangents):
     return out, (da - out * db) / b
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(4,))
 def exponentials(
     q: Float[Array, "T k"],
     k: Float[Array, "K k"],
@@ -76,66 +72,11 @@ def exponentials(
     key_mask: Bool[Array, " K"] | None,
     order: Order,
 ) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
-    """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
-
-    For few channels on a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA
-    computes the logits and exp in one loop, because what a branch takes and returns are whole
-    arrays.
-    """
-    few = q.shape[1] < NARROW
-
-    def logits(q: jax.Array, k: jax.Array) -> jax.Array:
-        products = channel_by_channel(q, k) if few else matmul(q, k.T)
-        return apply_mask(products, key_mask, order, -jnp.inf)
-
-    def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        masked = logits(q, k)
-        largest = jnp.max(masked, axis=-1, keepdims=True)
-        shift = largest if diagonal is None else jnp.maximum(largest, diagonal)
-        return jnp.exp(masked - shift), shift
-
-    def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        weights = jnp.exp(logits(q, k))
-        return weights, jnp.zeros_like(weights[:, :1])  # it varies over devices as the weights do
-
-    def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.lax.cond(in_range(q, k, diagonal), plain, shifted, q, k)
-
-    if not few:
-        return shifted(q, k)
-    return jax.lax.platform_dependent(q, k, cpu=cheapest, default=shifted)
-
-
-@exponentials.defjvp
-def _exponentials_jvp(order, primals, tangents):
-    (q, k, *_), (dq, dk, *_) = primals, tangents
-    weights, shift = exponentials(*primals, order)
-    slope = weights * (matmul(dq, k.T) + matmul(q, dk.T))
-    return (weights, shift), (slope, jnp.zeros_like(shift))
-
-
-def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
-    """All <q_i, k_j> as sums, which XLA fuses with what uses them."""
-    terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
-    return sum(terms[1:], terms[0])
-
-
-def in_range(q: jax.Array, k: jax.Array, diagonal: jax.Array | None) -> Bool[Array, ""]:
-    """Whether exp of <q_i, k_j> and `diagonal` is neither too large nor too small without a shift.
-
-    Sums of values from 1e-28 to 1e25 (in float64, 1e-230 to 1e225) are then as exact as with one.
-    """
-    most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
-    small = largest_square(q) * largest_square(k) < most**2
-    return all_in_batch(small if diagonal is None else small & (jnp.max(diagonal) < most))
-
-
-def largest_square(rows: Float[Array, "T k"]) -> Float[Array, ""]:
-    """The largest |row|^2."""
-    if rows.shape[1] >= NARROW:
-        return jnp.max(jnp.sum(rows * rows, axis=-1))
-    squares = [rows[:, c] ** 2 for c in range(rows.shape[1])]
-    return jnp.max(sum(squares[1:], squares[0]))
+    """exp(logits - shift) [T, K], and the shift: the largest logit of each query, a constant."""
+    logits = apply_mask(matmul(q, k.T), key_mask, order, -jnp.inf)
+    shift = jnp.max(logits, axis=-1, keepdims=True)
+    shift = jax.lax.stop_gradient(shift if diagonal is None else jnp.maximum(shift, diagonal))
+    return jnp.exp(logits - shift), shift
 
 
 def diagonal_logits(
