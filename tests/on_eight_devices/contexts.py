@@ -71,6 +71,7 @@ def test_trained_models_are_those_of_one_device(x64, name):
     task = task.replace(mask=np.arange(13) % 5 != 2)
     if name == "linear decoder":  # sums over the devices before
         assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-12)
+        return
     run = predict_along if name == "no aggregator" else ik.predict
     assert relative(run(model, task, mesh=MESH), run(model, task)) < 1e-12
 
