@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def test_training(tmp_path, monkeypatch):
-    """Hundreds of steps in flight, as in a loop of one's own: XLA has threads for all of them."""
+    """A hundred steps in flight, as in a loop of one's own: XLA has threads for all of them."""
     monkeypatch.setattr("icl_krr.training._step.wait_for_virtual_devices", lambda array: None)
     assert main([*TRAIN, str(tmp_path / "out"), *STEPS, *MESH]) == 0
 
