@@ -50,7 +50,7 @@ def test_a_step_waits_for_the_one_before(monkeypatch):
     monkeypatch.setattr(_step, "state_after", lambda *given: given)
     grow = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, x: jnp.tanh(x @ x), x))
     with jax.set_mesh(jax.make_mesh((jax.device_count(),), ("tasks",))):
-        late = grow(jax.device_put(np.eye(400), jax.P()))
+        late = grow(jax.device_put(np.eye(250), jax.P()))
         assert not late.is_ready()
         advance(SimpleNamespace(step=late), None, None)
         assert late.is_ready()

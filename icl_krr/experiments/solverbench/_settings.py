@@ -75,7 +75,7 @@ class BenchFamily:
 
     def diagonal(self, kernel: Kernel) -> jax.Array:
         """All values k(x, x) at the supports [tasks, n]."""
-        return map_tasks(lambda task: kernel.diagonal(task.x), self.tasks)
+        return diagonals(kernel, self.tasks)
 
     def attention(self, kernel: Kernel) -> dict[str, Any]:
         """The keyword of a construction for the weight of its sink, if it has one."""
@@ -116,6 +116,11 @@ class BenchFamily:
 
 
 Families = dict[str, BenchFamily]
+
+
+@jax.jit
+def diagonals(kernel: Kernel, tasks: Task) -> jax.Array:
+    return map_tasks(lambda task: kernel.diagonal(task.x), tasks)
 
 
 @jax.jit
