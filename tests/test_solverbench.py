@@ -41,16 +41,9 @@ CONFIG = BenchConfig(quick=True, **QUICK)
 
 
 @pytest.fixture(scope="module")
-def models():
-    with jax.enable_x64(True):
-        return files.all_models(CONFIG)
-
-
-@pytest.fixture(scope="module")
-def bench(models, tmp_path_factory):
+def bench(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
-    with pytest.MonkeyPatch.context() as patch, jax.enable_x64(True):
-        patch.setattr(files, "all_models", lambda config: models)
+    with jax.enable_x64(True):
         files.write_bench(folder, CONFIG)
     return folder
 
@@ -191,8 +184,10 @@ def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
     assert read_verdicts(path, {"m000": {}, "m001": {}}) == expected
 
 
-def test_an_interrupted_write_is_seen(bench, models, tmp_path, x64, monkeypatch):
-    monkeypatch.setattr(files, "all_models", lambda config: models)
+def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
+    family = solverbench.bench_family("linear", CONFIG)
+    one = solverbench.candidate_model("gradient_descent", "linear", family)
+    monkeypatch.setattr(files, "all_models", lambda config: [one])
     monkeypatch.setattr(files, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         files.write_bench(tmp_path, CONFIG)

@@ -87,14 +87,7 @@ def test_reciprocal_is_guarded():
 
 
 SIZES = {"num_features": 4, "width": 16, "depth": 3, "heads": 4}
-
-
-def architecture(**options):
-    return ik.Architecture(**{**SIZES, **options})
-
-
-def random_model(**options):
-    return of_random_weights(**{**SIZES, **options})
+architecture, random_model = partial(ik.Architecture, **SIZES), partial(of_random_weights, **SIZES)
 
 
 def test_random_models_run_through_the_same_forward(x64):

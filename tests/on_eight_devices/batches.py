@@ -1,7 +1,5 @@
 """Batches of tasks over eight devices: `tests/test_devices.py` runs this file on them."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,14 +14,12 @@ FAMILY = ik.tasks.GaussianProcess(ik.Gaussian(), num_features=2, num_supports=6,
 MODEL = cg(draw(0, p=2), 0.3, 2)
 
 
-@cache
-def drawn():
-    draw = jax.jit(jax.vmap(ik.tasks.sample, in_axes=(0, None)))
-    return numpy(draw(jax.random.split(jax.random.key(0), 64), FAMILY))
+draw_tasks = jax.jit(jax.vmap(ik.tasks.sample, in_axes=(0, None)))
 
 
 def tasks_of(count):
-    return jax.tree.map(lambda leaf: leaf[:count], drawn())
+    tasks = draw_tasks(jax.random.split(jax.random.key(0), 64), FAMILY)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], tasks)
 
 
 def mesh_of(kind, name="tasks"):

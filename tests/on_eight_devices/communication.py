@@ -22,8 +22,7 @@ def cg(kernel, **options):
 
 
 def trained(**options):
-    sizes = {"num_features": P, "width": 8, "depth": STEPS, "heads": 2, "hidden": 8}
-    return of_random_weights(**sizes, **options)
+    return of_random_weights(num_features=P, width=8, depth=STEPS, heads=2, hidden=8, **options)
 
 
 MODELS = {
