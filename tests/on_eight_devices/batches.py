@@ -108,8 +108,7 @@ def test_training_has_the_same_losses(monkeypatch):
 def test_a_model_that_is_on_all_devices_is_read_by_a_function_of_one_task():
     """As commands do, which draw and load models on the mesh; JAX indexes no such array there."""
     sizes = {"num_features": 2, "width": 8, "depth": 1, "heads": 1, "max_tokens": 16}
-    model = of_random_weights(**sizes, causal=True, tokens="interleaved")
-    tasks = tasks_of(8)
+    model, tasks = of_random_weights(**sizes, causal=True, tokens="interleaved"), tasks_of(8)
     run = lambda model: ik.map_tasks(lambda task: ik.probes.streams(model, task), tasks)  # noqa: E731
     expected = run(model)
     with jax.set_mesh(mesh_of(AxisType.Auto)):
