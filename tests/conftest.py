@@ -111,7 +111,7 @@ def few_maps():
     A worker that kept the programs of all tests would crash, and hold several GiB.
     """
     yield
-    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 32_000:
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 40_000:
         jax.clear_caches()
 
 

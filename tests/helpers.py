@@ -304,15 +304,21 @@ sample, dense, operand_bounds, log_sink, spectral_bounds = map(
 
 
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
-    """A task in NumPy, drawn once: what a test does with its arrays compiles nothing."""
+    """Linear regression with noise, in NumPy and drawn once: it compiles nothing."""
     return drawn(seed, p, n, q, r, noise, jax.config.jax_enable_x64)
 
 
 @cache
 def drawn(seed, p, n, q, r, noise, x64):
-    kwargs = {"num_supports": n, "num_queries": q, "num_outputs": r}
-    config = ik.tasks.LinearRegression(num_features=p, noise=noise, **kwargs)
-    return numpy(sample(jax.random.key(seed), config))
+    rng = np.random.default_rng(seed)
+    x, w = rng.normal(size=(n + q, p)), rng.normal(size=(p, r or 1)) / p**0.5
+    f = x @ w
+    y = f[:n] + noise**0.5 * rng.normal(size=(n, r or 1))
+    parts = x[:n], y, x[n:], f[n:]
+    if r is None:
+        parts = x[:n], y[:, 0], x[n:], f[n:, 0]
+    x, y, x_query, y_query = (part.astype(float if x64 else np.float32) for part in parts)
+    return numpy(ik.Task(x=x, y=y, x_query=x_query, y_query=y_query))
 
 
 def numpy(tree):

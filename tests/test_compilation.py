@@ -19,18 +19,6 @@ from icl_krr.transformer._evaluate import embed_task
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_known_numbers_become_weights_without_compiling(case, programs):
-    """Also arrays of JAX; nothing before has compiled operations on float16."""
-    task, ridge = draw(0), jax.device_put(np.float32(0.1))
-    kernel = jax.tree.map(jnp.asarray, case.kernel(task))
-    options = case.options(task, ridge, 8)
-    programs.clear()
-    model = ik.constructions.lookup(case.row)(kernel, **options, dtype="float16")
-    assert programs == []
-    assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}
-
-
 def test_one_trace_for_a_sweep_over_ridge_temperature_and_data():
     @jax.jit
     @chex.assert_max_traces(n=1)

@@ -116,13 +116,16 @@ def heads(channels, size):
 
 
 def attention():
-    """Of each order, and with few and many channels: logits of 900 need a shift."""
+    """Of each order, and with few and many channels: logits of 900 need a shift.
+
+    The slopes of slopes are those of the same rules, so one order is enough for them.
+    """
     channels, sizes = (3, 3, 8, 3, 8), (900, 1, 1, 900, 900)
     for (order, name), d, size in zip(ORDERS.items(), channels, sizes, strict=True):
-        at = heads(d, size)
-        yield Case("exponentials", name, partial(whole, order), at)
+        at, twice = heads(d, size), name == "exclusive"
+        options = {"modes": (jax.jacrev,), "order": 1 + twice}
+        yield Case("exponentials", name, partial(whole, order), at, **({} if twice else options))
         if name != "own":
-            options = {"modes": (jax.jacrev,), "order": 1 + (size > 1)}
             yield Case("wide_softmax", name, partial(in_tiles, order), at, **options)
             parts, ring = tuple(part.reshape(3, 3, -1) for part in at), partial(on_devices, order)
             yield Case("wide_ring", name, ring, parts, **options, axis="context")

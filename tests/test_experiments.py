@@ -76,7 +76,7 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
 
 @pytest.mark.parametrize("ridge", [None, 0.3])
 def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
-    task = draw(1, p=2, n=15, noise=0.5)  # without noise the grid of ridges grows
+    task = draw(4, p=2, n=15, noise=0.5)  # without noise the grid of ridges grows
     y, eye, best = np.asarray(task.y), np.eye(14), (np.inf, None)
     others = [np.delete(np.arange(15), i) for i in range(15)]
     for bandwidth in _model_selection.bandwidths(ik.Gaussian, task):
@@ -106,7 +106,7 @@ def test_one_eigendecomposition_gives_the_errors_of_all_ridges(x64, masked):
 
 def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(x64, monkeypatch):
     monkeypatch.setattr(_model_selection, "MOST", {"regression": 10, "Nadaraya-Watson": 12})
-    task, heard = draw(1, p=2, n=15), []
+    task, heard = draw(4, p=2, n=15), []
     few = _model_selection.subsample(task, "regression")
     assert few.x.shape == (10, 2)
     assert not np.array_equal(few.x, task.x[:10])

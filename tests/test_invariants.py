@@ -238,3 +238,15 @@ def test_what_is_built_again_is_the_same_to_a_compiler(case):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(other))
     assert [*map(jax.typeof, jax.tree.leaves(one))] == [*map(jax.typeof, jax.tree.leaves(other))]
+
+
+@parametrize(CASES)
+def test_known_numbers_become_weights_without_compiling(case, programs):
+    """Also arrays of JAX; nothing before has compiled operations on float16."""
+    task, ridge = draw(0), jax.device_put(np.float32(0.1))
+    kernel = jax.tree.map(jax.numpy.asarray, case.kernel(task))
+    options = case.options(task, ridge, 8)
+    programs.clear()
+    model = ik.constructions.lookup(case.row)(kernel, **options, dtype="float16")
+    assert programs == []
+    assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}

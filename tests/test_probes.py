@@ -6,7 +6,7 @@ from itertools import product
 import jax
 import numpy as np
 import pytest
-from helpers import built, numpy, one, relative, stacked
+from helpers import built, numpy, of_random_weights, one, relative, stacked
 from sklearn.linear_model import Ridge
 
 import icl_krr as ik
@@ -182,8 +182,7 @@ def test_distances_are_those_of_a_loop():
 
 def test_probes_are_ridge_regressions(x64):
     """Not trained: what a probe can read of random features is what it can."""
-    spec = ik.Architecture(num_features=4, width=16, depth=2, heads=2)
-    model = ik.init(jax.random.key(0), spec)
+    model = of_random_weights(num_features=4, width=16, depth=2, heads=2)
     family = ik.tasks.LinearRegression(num_features=4, num_supports=10, num_queries=5)
     tasks = numpy(draw_tasks(jax.random.key(3), 40, family))
     assert not ik.probes.has_slot(model)

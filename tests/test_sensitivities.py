@@ -17,7 +17,7 @@ U = np.array([[1.0, 0.3, -0.4], [-0.2, 0.8, 0.5]])
 
 @pytest.fixture
 def task(x64):
-    return draw(0, p=3, n=8, q=4)
+    return draw(8, p=3, n=8, q=4)
 
 
 def pipelined(kernel, temperature, projection, log_sink, **numbers):
@@ -116,10 +116,10 @@ def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name)
     solve, construct = getattr(solvers, name), getattr(ik.constructions, name)
 
     def model(params):
-        return probes.layerwise(construct(ik.Linear(), num_features=3, steps=200, **params), task)
+        return probes.layerwise(construct(ik.Linear(), num_features=3, steps=400, **params), task)
 
     def oracle(params):
-        return solve(ik.Linear(), task, steps=200, **params).prediction
+        return solve(ik.Linear(), task, steps=400, **params).prediction
 
     params = STATIONARY[name] | {"ridge": RIDGE}
     compiled = jax.jit(probes.parameter_sensitivities, static_argnums=0)

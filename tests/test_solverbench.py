@@ -185,8 +185,9 @@ def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
 
 
 def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
-    models = files.all_models(CONFIG)
-    monkeypatch.setattr(files, "all_models", lambda config: models)
+    family = solverbench.bench_family("linear", CONFIG)
+    one = solverbench.candidate_model("gradient_descent", "linear", family)
+    monkeypatch.setattr(files, "all_models", lambda config: [one])
     monkeypatch.setattr(files, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         files.write_bench(tmp_path, CONFIG)

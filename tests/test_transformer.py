@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, SPECS, cg, dense, draw, moved, numpy, relative, stacked
+from helpers import CASES, SPECS, cg, dense, draw, numpy, of_random_weights, relative, stacked
 from jaxtyping import TypeCheckError
 from test_numpy_forward import PATTERNS
 
@@ -69,7 +69,7 @@ def test_a_task_takes_six_frames_from_predict_to_a_head(build, monkeypatch):
 
     monkeypatch.setattr(_block, "run_heads", head)
     if build is None:
-        model = ik.init(jax.random.key(0), architecture(width=8, depth=2, heads=2))
+        model = random_model(width=8, depth=2, heads=2)
     else:
         construct = getattr(ik.constructions, build)
         model = construct(ik.Gaussian(1.25), num_features=4, ridge=0.3, steps=2)
@@ -86,9 +86,8 @@ def test_reciprocal_is_guarded():
     assert slope.tolist() == [-0.0625, -4.0, 0.0, 0.0]
 
 
-def architecture(**options):
-    defaults = {"num_features": 4, "width": 16, "depth": 3, "heads": 4}
-    return ik.Architecture(**{**defaults, **options})
+SIZES = {"num_features": 4, "width": 16, "depth": 3, "heads": 4}
+architecture, random_model = partial(ik.Architecture, **SIZES), partial(of_random_weights, **SIZES)
 
 
 def test_random_models_run_through_the_same_forward(x64):
@@ -106,8 +105,7 @@ def test_random_models_run_through_the_same_forward(x64):
 
 def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     """What it says there is what it says of a query after the supports before; masks are felt."""
-    spec = architecture(causal=True, tokens="interleaved", max_tokens=16)
-    model = moved(ik.init(jax.random.key(4), spec))
+    model = random_model(causal=True, tokens="interleaved", max_tokens=16)
     task = draw(3)
     along = numpy(ik.predict_along(model, task))
     assert relative(along[7:], ik.predict(model, task)) < 1e-12
@@ -123,7 +121,7 @@ def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
 
 
 def test_a_looped_model_runs_at_any_depth(x64):
-    looped = moved(ik.init(jax.random.key(5), architecture(tied=True)))
+    looped = random_model(tied=True)
     task, untied = draw(4), ik.untie(looped)
     assert relative(ik.predict(looped, task), ik.predict(untied, task)) < 1e-12
     deeper = looped.replace(steps=5)
@@ -167,14 +165,14 @@ def test_architecture_refuses():
         with pytest.raises(ValueError, match=message):
             architecture(**options)
     with pytest.raises(ValueError, match="must have no LayerNorm to be merged"):
-        ik.dense(ik.init(jax.random.key(0), architecture()))
-    model = ik.init(jax.random.key(0), architecture(max_tokens=8))
+        ik.dense(random_model())
+    model = random_model(max_tokens=8)
     with pytest.raises(ValueError, match="at most 8 positions to fit the model, got 9"):
         ik.predict(model, draw(0))
 
 
 def test_a_random_model_without_norm_can_be_merged(x64):
-    model = moved(ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12)))
+    model = random_model(layer_norm=False, max_tokens=12)
     task = draw(3)
     ours, theirs = (numpy(ik.run_with_cache(m, task))[1]["stream"] for m in (dense(model), model))
     assert relative(ours, theirs) < 1e-12

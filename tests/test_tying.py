@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, dense, draw, equations, numpy, relative
+from helpers import CASES, cg, dense, draw, equations, numpy, of_random_weights, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, key_mask
@@ -86,9 +86,9 @@ def test_heads_of_one_pattern_are_one_head():
 
 def test_a_gradient_keeps_one_stream_a_step():
     """What happens inside of a step is made again, not kept: that is 40 times as much."""
-    task, spec = draw(0, n=64), ik.Architecture(num_features=4, width=16, depth=6, heads=2)
+    task, model = draw(0, n=64), of_random_weights(num_features=4, width=16, depth=6, heads=2)
     loss = jax.grad(lambda model: jnp.sum(ik.predict(model, task) ** 2))
-    program = jax.make_jaxpr(loss)(ik.init(jax.random.key(0), spec))
+    program = jax.make_jaxpr(loss)(model)
     forward = next(loop for loop in scans(program.jaxpr) if loop.params["length"] == 6)
     stream = (1 + 64 + 3) * 16
     assert sum(var.aval.size for var in forward.outvars) / 6 < 3 * stream
@@ -101,7 +101,7 @@ def batch_of(task, size):
 def test_a_gradient_computes_chunks_again_only_of_a_large_batch():
     """The loop over chunks that goes backwards then holds two loops over the steps, else one."""
     task = draw(0, n=64)
-    model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=3, heads=2))
+    model = of_random_weights(num_features=4, width=8, depth=3, heads=2)
     loss = jax.grad(lambda model, tasks: jnp.sum(ik.predict_batch(model, tasks) ** 2))
 
     def inner_loops(size):
@@ -115,7 +115,7 @@ def test_a_gradient_computes_chunks_again_only_of_a_large_batch():
 def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     """Points that are kept show the whole slot, so a run that keeps some is the reference."""
     task = draw(0)
-    model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=2, heads=2))
+    model = of_random_weights(num_features=4, width=8, depth=2, heads=2)
     assert token_invariant_slots(model) == {"one"}
     loss = lambda model, keep: jnp.sum(evaluate_task(model, task, Request(keep=keep))[0] ** 2)  # noqa: E731
     slopes = jax.jit(jax.grad(loss), static_argnums=1)

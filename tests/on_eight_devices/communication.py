@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import of_random_weights
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
@@ -21,8 +22,7 @@ def cg(kernel, **options):
 
 
 def trained(**options):
-    spec = ik.Architecture(num_features=P, width=8, depth=STEPS, heads=2, hidden=8, **options)
-    return ik.init(jax.random.key(0), spec)
+    return of_random_weights(num_features=P, width=8, depth=STEPS, heads=2, hidden=8, **options)
 
 
 MODELS = {

@@ -140,6 +140,6 @@ CLAIM = Claim(
         low_temperature=0.25,
     ),
     axes=Config(widths=(16, 32, 64, 128, 256, 512), floors=(16, 64, 256, 1024)),
-    quick=Config(draws=2048, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),
+    quick=Config(draws=1024, widths=(16, 32, 64, 128), floors=(16, 256), tasks=4),
     plot=Plot(x="width", y="error", by=("features",), bound="expected", logx=True),
 )

@@ -187,6 +187,6 @@ CLAIM = Claim(
         bandwidths=(0.12, 0.15, 0.19, 0.24, 0.3, 0.38, 0.47),
         dimensions=(4, 16, 64, 256, 1024),
     ),
-    quick=Config(draws=16, sizes=(64, 256), dimensions=(4, 1024), tasks=10),
+    quick=Config(draws=8, sizes=(64, 256), dimensions=(4, 256), tasks=10),
     plot=Plot(x="n", y="error at the best bandwidth", by=("inputs",), logx=True),
 )

@@ -12,7 +12,7 @@ from ... import Task, Transformer, predict, untie
 from ...catalogue import SOLVERS, candidates, taken
 from ._models import Model, Truth, oracle
 from ._reparametrisation import descend, perturbed, rotated, superposed
-from ._settings import LINEAR, PROCESS, BenchConfig, BenchFamily, Families
+from ._settings import LINEAR, PROCESS, BenchConfig, BenchFamily, Families, diagonals
 
 FAMILY_KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
 """Kernels of the models, by family of tasks."""
@@ -56,7 +56,7 @@ def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str 
         layers = (0, *[weights.steps] * family.config.steps)
     # Jacobi's preconditioner does nothing if all k(x, x) are equal
     pair = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    diagonal = family.diagonal(chosen)
+    diagonal = diagonals(chosen, family.tasks)
     constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
     truth = Truth(
         variant or ("causal" if entry.causal else "exact"),

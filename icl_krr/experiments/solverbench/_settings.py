@@ -73,10 +73,6 @@ class BenchFamily:
         """The largest eigenvalue of K + ridge I over all tasks."""
         return float(jnp.max(largest_eigenvalues(kernel, self.tasks))) + self.ridge(kernel)
 
-    def diagonal(self, kernel: Kernel) -> jax.Array:
-        """All values k(x, x) at the supports [tasks, n]."""
-        return map_tasks(lambda task: kernel.diagonal(task.x), self.tasks)
-
     def attention(self, kernel: Kernel) -> dict[str, Any]:
         """The keyword of a construction for the weight of its sink, if it has one."""
         if kernel.featured:
@@ -93,7 +89,7 @@ class BenchFamily:
             "ridge": ridge,
             "spectrum": (ridge, self.largest_eigenvalue(kernel)),
             "num_supports": supports,
-            "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
+            "step_size": 0.5 / float(jnp.mean(diagonals(kernel, self.tasks))),
             "momentum": 0.5,
         }
         kwargs = {name: keywords[name] for name in entry.keywords}
@@ -116,6 +112,12 @@ class BenchFamily:
 
 
 Families = dict[str, BenchFamily]
+
+
+@jax.jit
+def diagonals(kernel: Kernel, tasks: Task) -> jax.Array:
+    """All values k(x, x) at the supports [tasks, n]."""
+    return map_tasks(lambda task: kernel.diagonal(task.x), tasks)
 
 
 @jax.jit
