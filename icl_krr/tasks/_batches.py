@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,8 +17,8 @@ from ._samplers import Sampler, sample
 from ._task import Task, check_axes, support_mask
 
 TOKENS = 2048
-"""Tokens in one chunk on a CPU, at most 1.5 times as many. With more, XLA divides small operations
-among its threads, which costs more time than the operations take."""
+"""Most tokens in one chunk on a CPU. With more, XLA divides small operations among its threads,
+which costs more time than the operations take."""
 
 
 def map_tasks(function: Callable, tasks: Task, *shared: Any, chunk: int | None = None) -> Any:
@@ -38,8 +37,8 @@ def map_tasks(function: Callable, tasks: Task, *shared: Any, chunk: int | None =
         *shared: pytrees of arrays that are the same for all tasks, such as a model. If the batch is
             divided, gradients can be taken with respect to these, but not with respect to other
             arrays of the mesh.
-        chunk: number of tasks computed at once, >= 1. By default, a power of two that fits the
-            caches on a CPU, and the whole batch on other devices.
+        chunk: number of tasks computed at once, >= 1. By default, the largest power of two that
+            fits the caches on a CPU, and the whole batch on other devices.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -125,9 +124,9 @@ def chunk_size(tasks: Task, chunk: int | None, values: int = 1) -> int:
         return chunk
     if jax.default_backend() != "cpu":
         return tasks.x.shape[0]
-    tokens = 1 + tasks.num_supports + tasks.num_queries
+    most = max(1, TOKENS // (values * (1 + tasks.num_supports + tasks.num_queries)))
     # a power of two divides most batches, and a remainder would need a second program
-    return min(len(tasks.x), 2 ** max(0, round(math.log2(TOKENS / values / tokens))))
+    return len(tasks.x) if most >= len(tasks.x) else 2 ** (most.bit_length() - 1)
 
 
 def unstack(tasks: Task) -> list[Task]:

@@ -185,7 +185,7 @@ def loss_and_gradient(
     axes, parts = (), 1
     if mesh is not None and devices.TASKS in mesh.axis_names:
         axes, parts = (devices.TASKS,), mesh.shape[devices.TASKS]
-    chunks = -(-batch // (parts * chunk_size(tasks, None, 4)))
+    chunks = -(-batch // (parts * chunk_size(tasks, None, 3)))
     tasks = devices.pad_to_multiple(tasks, parts * chunks)
     weights = (jnp.arange(len(tasks.x)) < batch).astype(tasks.y.dtype)
 
