@@ -3,8 +3,6 @@
 It takes 11 minutes of one core; `--folder` keeps what was measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """The models of `benchmarks.ablations`, with and without a solver, and what is measured of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from functools import partial

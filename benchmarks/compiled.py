@@ -1,7 +1,5 @@
 """The work of a compiled program, counted from its text: products, sums, and what devices send."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

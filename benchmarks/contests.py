@@ -1,7 +1,5 @@
 """Programs with the same result: check the results, time them in turns, and tell who is best."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

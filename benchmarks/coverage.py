@@ -1,7 +1,5 @@
 """`python -m benchmarks.coverage`: 95 % intervals on held-out rows, at five scales of y."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

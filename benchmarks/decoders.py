@@ -3,8 +3,6 @@
 They learn Gaussian-process regression from outputs alone. `--folder` keeps every round.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict
 from pathlib import Path

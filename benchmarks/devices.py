@@ -1,7 +1,5 @@
 """`python -m benchmarks.devices`: memory and work of each device, against the number of devices."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

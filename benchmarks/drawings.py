@@ -1,7 +1,5 @@
 """`python -m benchmarks.drawings`: draw the README's figures from the records in `results`."""
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 from textwrap import fill

@@ -3,8 +3,6 @@
 It takes 6 minutes of CPU time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 It asks of models of known rule, then of trained decoders: an hour of one core, kept in `--folder`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`python -m benchmarks.figures`: measure the numbers that the README states."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

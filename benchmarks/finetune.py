@@ -1,7 +1,5 @@
 """`python -m benchmarks.finetune`: fine-tune constructed gradient descent (C22); about an hour."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Every folder is named after its model. The table has a line for each model and seed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

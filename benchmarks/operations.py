@@ -1,7 +1,5 @@
 """`python -m benchmarks.operations`: operations of one step in the compiled program."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

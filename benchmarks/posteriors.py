@@ -1,7 +1,5 @@
 """`python -m benchmarks.posteriors`: cost and accuracy of models with variance and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """`python -m benchmarks.power`: how often `identify` is right, against noise on the weights."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter

@@ -3,8 +3,6 @@
 It reads the models of `benchmarks.streams`: an hour of one core, kept in `--folder`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """`python -m benchmarks.random_cases`: count wrong numbers that no status reports."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What the benchmarks share: their options, the meta data of a record, and where both are kept."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import json

@@ -1,7 +1,5 @@
 """`python -m benchmarks refresh`: bring what is counted, drawn or quoted to the state of today."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

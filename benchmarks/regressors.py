@@ -1,7 +1,5 @@
 """`python -m benchmarks.regressors`: regressors of scikit-learn beside the estimator (40 min)."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

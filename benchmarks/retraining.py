@@ -1,7 +1,5 @@
 """`python -m benchmarks.retraining`: train the small models of claims C36 and C37 (80 minutes)."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time

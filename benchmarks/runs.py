@@ -1,7 +1,5 @@
 """`python -m benchmarks.runs`: evaluate the reference runs on tasks not used in training."""
 
-from __future__ import annotations
-
 import json
 
 import jax

@@ -3,8 +3,6 @@
 The errors of the models are those of `icl_krr/runs/scaling.csv`; this script trains nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -1,7 +1,5 @@
 """`python -m benchmarks speed`: time and memory, compared with plain code and other libraries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trained models against plain transformers, and all programs against the machine itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import ceil

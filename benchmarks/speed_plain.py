@@ -4,8 +4,6 @@ The code has no checks, scales no inputs and stores no iterates. Conjugate gradi
 least `TINY`, because it reaches 0 / 0 some steps after convergence. This takes no measurable time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

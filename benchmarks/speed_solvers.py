@@ -1,7 +1,5 @@
 """Forward passes and gradients of constructions, against the same solver as plain code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -2,8 +2,6 @@
 
 # pyright: reportMissingImports=false
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

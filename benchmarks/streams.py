@@ -3,8 +3,6 @@
 It takes a few hours of two cores; `--folder` keeps what was identified.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,6 @@
 `python -m benchmarks.trained --models FOLDER` reads what it keeps in `--folder`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from functools import partial

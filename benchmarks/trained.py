@@ -3,8 +3,6 @@
 The folders are those of `benchmarks.decoders` and `benchmarks.subjects`; 1 to 3 minutes a model.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`python -m benchmarks.uncertainty`: intervals on held-out rows of tables of scikit-learn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple

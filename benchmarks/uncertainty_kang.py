@@ -2,8 +2,6 @@
 2605.26713, with other models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple

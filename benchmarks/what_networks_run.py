@@ -1,7 +1,5 @@
 """`python -m benchmarks.what_networks_run`: write the page from the records of other benchmarks."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ status is 1 if one gains nothing: a newer XLA may make it superfluous. Times are
 process.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import time

@@ -139,8 +139,10 @@ def imports_from_outside(source):
 
 
 def test_benchmarks_and_notebooks_import_public_names():
+    """But for the bench that replaces private functions, to measure what they gain."""
     root = PACKAGE.parent
     sources = {path: path.read_text() for path in (root / "benchmarks").rglob("*.py")}
+    del sources[root / "benchmarks" / "workarounds.py"]
     for path in (root / "notebooks").glob("*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

@@ -1,7 +1,5 @@
 """`icl-krr`: the command line. Parsing does not import JAX, so `--help` is fast."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """Tables of demo and predict: a construction compared with exact KRR at every depth."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """Run a command on the devices of a mesh, in one process or in several that JAX connects."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """What `icl-krr identify` reads, writes and prints: files of predictions, records and tables."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from dataclasses import replace

@@ -4,8 +4,6 @@ Neither this file nor those of the commands import JAX when they are imported, s
 fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial

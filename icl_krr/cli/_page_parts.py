@@ -1,7 +1,5 @@
 """The parts of the page of `icl-krr report`: read from folders of other commands, or computed."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Read the command line and run its command."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

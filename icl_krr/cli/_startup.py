@@ -1,7 +1,5 @@
 """Settings of JAX that must be made before JAX is imported, which packages of solvers may do."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.metadata import version

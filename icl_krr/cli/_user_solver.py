@@ -1,7 +1,5 @@
 """Solvers in files of the user: commands take FILE.py:NAME in place of the name of a solver."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path

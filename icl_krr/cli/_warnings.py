@@ -1,7 +1,5 @@
 """Warnings about the predictions of `icl-krr predict`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

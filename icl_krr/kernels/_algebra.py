@@ -1,7 +1,5 @@
 """Projections, inner products and squared distances of points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

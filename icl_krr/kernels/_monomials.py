@@ -1,7 +1,5 @@
 """Monomials of some channels: all products of a number of channels, in lexicographic order."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from itertools import chain, combinations_with_replacement

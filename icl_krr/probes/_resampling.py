@@ -1,7 +1,5 @@
 """Distances on bootstrap resamples of the tasks, and paired comparisons of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

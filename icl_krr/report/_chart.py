@@ -1,7 +1,5 @@
 """A chart is a Vega-Lite specification that follows the sliders and the theme of the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

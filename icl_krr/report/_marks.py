@@ -1,7 +1,5 @@
 """What the charts of the page have in common: curves, heatmaps and axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

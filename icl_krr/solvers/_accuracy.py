@@ -1,7 +1,5 @@
 """The status of a result: how far rounding, overflow and too few steps moved its predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

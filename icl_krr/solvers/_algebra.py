@@ -1,7 +1,5 @@
 """Code that the solvers share: the product with A, shapes of results, checks of the input."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float

@@ -1,7 +1,5 @@
 """Conjugate gradient, with separate step sizes for each output."""
 
-from __future__ import annotations
-
 from .._core import checks
 from ._run import solver
 

@@ -1,7 +1,5 @@
 """Gradient descent in the function space of the kernel, and in alpha."""
 
-from __future__ import annotations
-
 from .._core import step_sizes
 from ._run import solver
 

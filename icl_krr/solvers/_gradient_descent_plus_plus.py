@@ -1,7 +1,5 @@
 """GD++: gradient descent on features that a preconditioner changes at every step."""
 
-from __future__ import annotations
-
 from .._core import checks
 from ._run import solver
 

@@ -1,7 +1,5 @@
 """Heavy ball and Chebyshev: methods with momentum and without inner products."""
 
-from __future__ import annotations
-
 from .._core import step_sizes
 from ._language.trace import per_step
 from ._run import solver

@@ -1,7 +1,5 @@
 """Richardson's and the Chebyshev iteration, preconditioned by the normaliser of the kernel."""
 
-from __future__ import annotations
-
 from .._core import checks
 from .._core.step_sizes import chebyshev, normalised_spectrum, richardson_step
 from ._language.trace import per_step

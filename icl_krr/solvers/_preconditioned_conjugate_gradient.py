@@ -1,7 +1,5 @@
 """Conjugate gradient with a Jacobi or a Nystrom preconditioner, or the normaliser."""
 
-from __future__ import annotations
-
 from .. import Nystrom
 from .._core import checks
 from ._run import solver

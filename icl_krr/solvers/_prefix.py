@@ -1,7 +1,5 @@
 """Shared code of the causal solvers: gates, strengths and the causal mask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ subsample replaces more supports than `MOST`. A grid grows as long as its best v
 up to the limits of its `LogGrid`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The parameters of the estimator: checked, and chosen where they are None."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

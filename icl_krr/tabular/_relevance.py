@@ -5,8 +5,6 @@ relevance determination). A gradient method climbs from several starts, in float
 is what leave-one-out chose on a grid, with one bandwidth for all features.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Lists, tables and tensors of other libraries as NumPy arrays of numbers."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The batch of tasks of a training step: fresh tasks, mixed context lengths and a curriculum."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

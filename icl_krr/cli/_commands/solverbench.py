@@ -1,7 +1,5 @@
 """`icl-krr solverbench`: write models of known algorithm, identify them, and score verdicts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path

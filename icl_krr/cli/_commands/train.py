@@ -1,7 +1,5 @@
 """`icl-krr train`: start or continue training; metrics as a table and a figure."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial

@@ -1,7 +1,5 @@
 """Arithmetic that MLP units compute on the channels of a token: exact units."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Feature maps, computed by the first MLPs of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The operations of a machine that read other tokens, with linear attention."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The operations of solvers that the normaliser of the kernel preconditions."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import add
 from typing import Any

@@ -1,7 +1,5 @@
 """Packs the program of a construction, heads and MLP units, into few blocks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Machines whose tokens solve systems of the features, with sums over the prefix of a token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

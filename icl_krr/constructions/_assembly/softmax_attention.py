@@ -1,7 +1,5 @@
 """The operations of a machine that read other tokens, with softmax attention and a sink."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, reduce

@@ -1,7 +1,5 @@
 """The last pass: instructions as operations of a machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import add

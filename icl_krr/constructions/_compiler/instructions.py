@@ -1,7 +1,5 @@
 """The first pass: instructions whose operands are slots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

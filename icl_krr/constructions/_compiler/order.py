@@ -1,7 +1,5 @@
 """The second pass: an order in which no value is read after its slot was overwritten."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .instructions import Instruction, Leaf, Term

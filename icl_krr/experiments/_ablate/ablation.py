@@ -1,7 +1,5 @@
 """The causal effect of every part of a model, compared with the expectation of its algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 `head` wraps the value that a head adds to a slot, and `slot` wraps the value of a slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

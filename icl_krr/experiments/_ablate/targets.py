@@ -1,7 +1,5 @@
 """The model to ablate, a construction or a run, with its tasks and its expectations."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 

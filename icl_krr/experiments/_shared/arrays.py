@@ -1,7 +1,5 @@
 """Arrays of numbers from the files of other people."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks with a chosen feature spectrum and sketches of them, for the claims about width."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The axes of a sweep: what each varies, and the model and the task of one value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A sweep as a study: the gap to exact KRR at every value and depth, for each line and seed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any

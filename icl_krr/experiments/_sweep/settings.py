@@ -1,7 +1,5 @@
 """The settings of a sweep as the user passes them. This file imports no JAX."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 

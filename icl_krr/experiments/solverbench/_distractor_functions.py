@@ -4,8 +4,6 @@ They have no weights here: these algorithms read supports one after the other or
 that no step of a construction holds. SolverBench gives their answers and hat matrices alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The solvers that a model may run, with the parameters that have to be fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """From the predictions of a model to a verdict: fit, refit, measure distances, eliminate."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Distances between a model's layers and a solver's steps, in predictions and in hat matrices."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

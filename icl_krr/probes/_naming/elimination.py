@@ -1,7 +1,5 @@
 """Which candidates are ruled out, in whatever spaces they are measured, and which are tied."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 

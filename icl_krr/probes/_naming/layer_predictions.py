@@ -1,7 +1,5 @@
 """What `identify` compares: a model's predictions and hat matrices after every layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Statements on a model from weak to strong, and the filters of K that are fitted to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial

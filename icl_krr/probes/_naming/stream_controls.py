@@ -1,7 +1,5 @@
 """The rules of `identify_streams`: targets and controls of a candidate's maps, and what remains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

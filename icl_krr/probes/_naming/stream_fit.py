@@ -1,7 +1,5 @@
 """Fit a candidate to what linear maps decode from a model's streams, by variable projection."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Properties of a program: where its values are needed, their degrees in y, their range."""
 
-from __future__ import annotations
-
 from .values import SCALAR, Program
 
 SUPPORTS, QUERIES = "supports", "queries"

@@ -1,7 +1,5 @@
 """The values of a program on arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

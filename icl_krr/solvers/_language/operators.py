@@ -1,7 +1,5 @@
 """The matrices that a solver can multiply by."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from ..._core import checks
