@@ -124,7 +124,7 @@ def attention():
     for (order, name), d, size in zip(ORDERS.items(), channels, sizes, strict=True):
         at, twice = heads(d, size), name == "exclusive"
         options = {"modes": (jax.jacrev,), "order": 1 + twice}
-        yield Case("exponentials", name, partial(whole, order), at, **({} if twice else options))
+        yield Case("quotient", name, partial(whole, order), at, **({} if twice else options))
         if name != "own":
             yield Case("wide_softmax", name, partial(in_tiles, order), at, **options)
             parts, ring = tuple(part.reshape(3, 3, -1) for part in at), partial(on_devices, order)

@@ -188,7 +188,7 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
 
 
 def test_ablate_removes_its_slots(file, capsys):
-    words = "ablate my.py:nesterov --tasks 2 --num-queries 2 --steps 2 --kinds slot --json"
+    words = "ablate my.py:nesterov --tasks 2 --num-queries 2 --steps 3 --kinds slot --json"
     assert cli.main(words.split()) == 0
     printed = json.loads(capsys.readouterr().out)
     changes = {row["slot"]: row["change"] for row in printed["rows"]}
