@@ -25,10 +25,12 @@ from benchmarks import (
     retraining,
     runs as reference_runs,
     scaling,
+    shapes,
     streams,
     subjects,
     trained,
     what_networks_run,
+    workarounds,
 )
 from benchmarks.contests import Row, markdown
 from benchmarks.records import folder_of, read
@@ -246,6 +248,8 @@ TABLES = {
     "what-networks-run": lambda record: what_networks_run.page(),
     "ablations": ablations.markdown,
     **dict.fromkeys(ABLATED, of_rows(of_ablation)),
+    "shapes": shapes.document,
+    "workarounds": workarounds.document,
     "devices": of_rows(lambda rows: to_markdown((devices.HEADER, [*map(devices.line, rows)]))),
     "posteriors": posteriors.document,
     "regressors": regressors.document,
