@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from .._core.numerics import matmul
 from .._core.xla_workarounds import matmul_by_columns
@@ -40,7 +40,10 @@ def full_softmax(
     """
     diagonal = diagonal_logits(q, k, key_mask, -jnp.inf) if order.mask == "own" else None
     k = key_rows(k, key_mask)
-    weights, shift = exponentials(q, k, diagonal, partial_mask(key_mask, len(k)), order)
+    logits = apply_mask(matmul(q, k.T), partial_mask(key_mask, len(k)), order, -jnp.inf)
+    shift = jnp.max(logits, axis=-1, keepdims=True)
+    shift = jax.lax.stop_gradient(shift if diagonal is None else jnp.maximum(shift, diagonal))
+    weights = jnp.exp(logits - shift)
     totals = jnp.sum(weights, axis=1, keepdims=True)
     if diagonal is not None:
         diagonal = jnp.exp(diagonal - shift)
@@ -63,20 +66,6 @@ def _quotient_jvp(primals, tangents):
     (a, b, inverse), (da, db, _) = primals, tangents
     out = a * inverse
     return out, (da - out * db) / b
-
-
-def exponentials(
-    q: Float[Array, "T k"],
-    k: Float[Array, "K k"],
-    diagonal: Float[Array, "T 1"] | None,
-    key_mask: Bool[Array, " K"] | None,
-    order: Order,
-) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
-    """exp(logits - shift) [T, K], and the shift: the largest logit of each query, a constant."""
-    logits = apply_mask(matmul(q, k.T), key_mask, order, -jnp.inf)
-    shift = jnp.max(logits, axis=-1, keepdims=True)
-    shift = jax.lax.stop_gradient(shift if diagonal is None else jnp.maximum(shift, diagonal))
-    return jnp.exp(logits - shift), shift
 
 
 def diagonal_logits(
