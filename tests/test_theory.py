@@ -125,11 +125,6 @@ def test_c5_the_neumann_series_needs_a_large_ridge(x64):
             total, term = total + term, -K @ term / ridge
         exact = np.linalg.solve(K + ridge * np.eye(12), y)
         assert (np.linalg.norm(total - exact) < 1e-9) == converges
-        low, high = numpy(compiled.spectral_bounds(gaussian, task, ridge=ridge))
-        assert compiled.stationary_factor(low, high, 1.9 / high) < 1
-        assert compiled.stationary_factor(low, high, 2.1 / high) > 1
-    small = numpy(compiled.stationary_factor(0.01, 9.0, 0.2))
-    assert compiled.stationary_factor(1.0, 9.0, 0.2) < small < 1
 
 
 def test_c6_limits_of_the_temperature(x64):
@@ -169,13 +164,7 @@ def test_c9_best_epsilon(symmetric, dtype):
 
 @pytest.mark.parametrize("width", [2, 16, 128])
 def test_c14_tables(x64, width):
-    """The interpolants themselves; the models' tables are in test_tables."""
-    knots = np.linspace(-2, 2, width + 1)
-    a, b = np.meshgrid(*[np.linspace(-1, 1, 801)] * 2)
-    square = lambda s: np.interp(s, knots, knots**2)  # noqa: E731
-    error = np.max(np.abs(3 * 5 / 4 * (square(a + b) - square(a - b)) - 3 * a * 5 * b))
-    bound = float(theory.product_table_error(3.0, 5.0, width))
-    assert 0.9 * bound < error <= bound * (1 + 1e-9)
+    """The interpolants of reciprocals; the models' tables, of products too, are in test_tables."""
     knots = 0.01 * 1e4 ** np.linspace(0, 1, width + 1)
     x = np.exp(np.linspace(np.log(0.01), np.log(100), 100_001))
     error = np.max(np.abs(np.interp(x, knots, 1 / knots) * x - 1))
