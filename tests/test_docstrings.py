@@ -6,8 +6,6 @@ tuple (what functions return), an exception, what is abstract. Constants have no
 own, so the room's tells of them.
 """
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import os

@@ -199,18 +199,6 @@ def test_predictions_are_shaped_as_y(x64, case, r):
         assert cache[state].shape == (model.steps + 1, 7, *outputs)
 
 
-@parametrize(("cg",))
-def test_vmap_loop_and_batch_agree(x64, case):
-    """A batch as a whole: test_chunks_are_as_large_as_asked."""
-    alone = [draw(seed) for seed in range(5)]
-    tasks = stacked(*alone)
-    model = case.build(alone[0], 0.1, 4)
-    looped = np.stack([ik.predict(model, task) for task in alone])
-    mapped = jax.jit(jax.vmap(ik.predict, in_axes=(None, 0)))(model, tasks)
-    assert relative(mapped, looped) < 1e-12 * case.rounding
-    assert relative(ik.predict_batch(model, tasks, chunk=2), looped) < 1e-12 * case.rounding
-
-
 @few
 def test_dtype_of_the_task_comes_back(x64, case, programs):
     """And what is built again needs no new program."""

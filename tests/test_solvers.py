@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from helpers import draw, kernel_matrix, numpy, relative, stacked
+from helpers import draw, kernel_matrix, numpy, relative
 from references import gram
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
@@ -135,14 +135,3 @@ def test_effective_dimension_is_a_trace(x64):
     bounds = numpy(ik.spectral_bounds(ik.Linear(), task, ridge=0.7))
     expected = np.linalg.eigvalsh(K + 0.7 * np.eye(20))[[0, -1]]
     assert np.allclose(bounds, expected, rtol=1e-10)
-
-
-def test_a_vmapped_solver_equals_the_solver(x64):
-    tasks = [draw(seed, p=3, n=10) for seed in range(2)]
-
-    def solve(task):
-        return ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=3)
-
-    batched = numpy(jax.jit(jax.vmap(solve))(stacked(*tasks)))
-    for alpha, task in zip(batched.alpha, tasks, strict=True):
-        assert relative(alpha, solve(task).alpha) < 1e-13

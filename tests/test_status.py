@@ -184,15 +184,6 @@ def test_queries_count(task):
         assert "the kernel overflows float32" in result.status.advice()
 
 
-def test_results_unpack_as_before_and_are_pytrees(task):
-    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.5, steps=8))
-    alpha, r, p, prediction = path
-    assert alpha.shape == r.shape == p.shape == (9, 32)
-    assert prediction.shape == (9, 5)
-    assert path.status.ok
-    assert jax.tree.map(np.asarray, path).status.advice().startswith("converged: error ")
-
-
 @pytest.mark.parametrize("solver", ["exact", "conjugate_gradient"])
 def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
     tasks = numpy(draw_tasks(jax.random.key(1), 200, CONFIG)).replace(y_query=None)
@@ -219,10 +210,7 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
     assert min(np.sum(error > 1e-2), np.sum(error < 1e-3)) > 3
 
 
-def test_the_readme_with_another_kernel_is_not_ok(task):
-    said = ik.check(built(ik.Exponential(), 64), task)
-    assert not said.ok
-    assert said.advice().startswith("not converged: error 0.")
+def test_too_few_steps_are_told_how_many_there_should_be(task):
     assert ik.check(built(ik.Linear(), 8), task).ok
     few = ik.check(built(ik.Linear(), 4), task).advice()
     assert few.startswith("not converged: error 0.1 after 4 steps; use more steps (16)")

@@ -154,7 +154,7 @@ def test_benchmarks_and_notebooks_import_public_names():
 
 SEVERAL = """communication compiler documents estimator experiments gaussian_objective hosts
 identify inputs interventions invariants lowering memory_limit packing predict probes relevance
-report report_scripts solver_package status streams text_tables training width"""
+report report_scripts solver_package status streams text_tables training"""
 """Tests that look into several rooms: how they work together. No other one may join them."""
 
 
