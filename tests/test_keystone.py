@@ -189,6 +189,19 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
         assert relative(cache["prediction"][-1], exact) < 1e-12
 
 
+def test_the_gap_of_conjugate_gradient_falls_at_the_rate_of_theory(x64):
+    """In the A-norm of alpha's error, for a condition number of 1e6."""
+    case, task = CASES["cg-exponential"], draw(5, 2, 24, q=4)
+    sigma = numpy(theory.eigenvalues(case.sketched_kernel(task), task))
+    ridge = float((sigma[-1] - 1e6 * sigma[0]) / (1e6 - 1))
+    _, cache = numpy(ik.run_with_cache(case.build(task, ridge, 200), task))
+    A = helpers.kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(24)
+    error = np.asarray(cache["alpha"]) - np.linalg.solve(A, task.y)
+    norms = np.sqrt(np.einsum("ti,ij,tj->t", error, A, error))
+    bound = 2 * ((1e3 - 1) / (1e3 + 1)) ** np.arange(201)
+    assert np.all(norms <= norms[0] * bound * (1 + 1e-9) + 1e-9 * norms[0])
+
+
 def test_a_logit_that_no_data_reaches(x64):
     """The aggregator stays out of the average where every support is far below it."""
     task = draw(0, p=2, n=5)
