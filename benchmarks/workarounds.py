@@ -19,11 +19,12 @@ import jax.numpy as jnp
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.speed_solvers import Route, draw, exponential, linear
+from icl_krr._core.numerics import matmul
 from icl_krr.experiments import to_markdown
 from icl_krr.transformer import _attention, _full_softmax, _heads
 
 PLAIN: dict[str, tuple[Any, str, Any]] = {
-    "softmax of few values: column by column": (_full_softmax, "matmul_by_columns", jnp.matmul),
+    "softmax of few values: column by column": (_full_softmax, "matmul_by_columns", matmul),
     "softmax: times the inverse": (_full_softmax, "quotient", lambda a, b, inverse: a / b),
     "linear attention: sums as products with ones": (
         _attention,

@@ -70,6 +70,12 @@ def test_whole_patterns_equal_the_plain_formula(x64, size, order, channels):
     assert relative(mixed, reference(*at, order)[0]) < 1e-11
 
 
+def test_the_own_logit_of_a_hidden_token_may_be_the_largest():
+    q, k, v = map(np.float32, ([[1], [200]], [[0], [1]], [[1], [2]]))
+    mixed = whole(*map(jnp.asarray, (q, k, v, np.array([True, False]))), order="own")
+    np.testing.assert_allclose(mixed, [[1], [2]])
+
+
 @pytest.mark.parametrize("tokens", [1, 37])
 @pytest.mark.parametrize("order", ["", "exclusive", "inclusive"])
 def test_tiles_equal_the_whole_pattern(x64, tile, tokens, order):

@@ -13,6 +13,7 @@ from jaxtyping import TypeCheckError
 from test_numpy_forward import PATTERNS
 
 import icl_krr as ik
+from icl_krr._core.xla_workarounds import sum_of_rows
 from icl_krr.catalogue import ATTENTIONS
 from icl_krr.residual import Read
 from icl_krr.transformer import Where, _attention, _block
@@ -39,6 +40,12 @@ def test_attention_equals_numpy(x64, kind, causal):
     assert relative(ours, weights @ np.asarray(v)) < 1e-12
     pattern = jax.jit(partial(_attention.pattern, spec=spec))(q, k, key_mask)
     assert relative(pattern, weights) < 1e-12
+
+
+@pytest.mark.parametrize("rows", [1, 4096, 4097])
+def test_short_and_long_columns_are_summed(rows):
+    column = np.linspace(0, 1, rows, dtype=np.float32)[:, None]
+    np.testing.assert_allclose(sum_of_rows(column), [[np.sum(column)]], rtol=1e-5)
 
 
 def test_the_shapes_that_annotations_state_are_checked():

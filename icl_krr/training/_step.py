@@ -17,7 +17,7 @@ from .._core.xla_workarounds import wait_for_virtual_devices
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks._batches import check_batch, chunk_size, task_shapes
 from ..tasks._samplers import check_sampler
-from ..tasks._task import support_mask
+from ..tasks._task import check_axes, support_mask
 from ..transformer._hook_points import Request
 from ..transformer._readouts import as_distribution, check_distribution
 from ..transformer._run_plan import prepare_run
@@ -168,8 +168,8 @@ def loss_and_gradient(
 ) -> tuple[jax.Array, Any]:
     """Compute `mean_loss` and its gradient, by one chunk of tasks after the other.
 
-    So the memory does not grow with the batch, and what a chunk stores stays in the caches of a
-    CPU. If `jax.set_mesh` has an axis `tasks`, each of its devices adds up its own tasks.
+    On a CPU, the memory does not grow with the batch, and what a chunk stores stays in the caches;
+    elsewhere the batch is one chunk. If `jax.set_mesh` has an axis `tasks`, each of its devices adds up its own tasks.
 
     Args:
         where, objective: as in `mean_loss`.
@@ -181,6 +181,7 @@ def loss_and_gradient(
     >>> round(float(loss), 2), gradient.depth
     (0.12, 1)
     """
+    check_axes(tasks, 1)
     mesh, batch = devices.ambient_mesh(), len(tasks.x)
     axes, parts = (), 1
     if mesh is not None and devices.TASKS in mesh.axis_names:
@@ -200,7 +201,8 @@ def loss_and_gradient(
             return jax.tree.map(jnp.add, sums, terms), None
 
         values = jax.tree.map(lambda leaf: leaf.reshape(chunks, -1, *leaf.shape[1:]), values)
-        start = jax.tree.map(jnp.zeros_like, ((weights[0], weights[0]), model))
+        zero = jnp.zeros((), tasks.y.dtype)
+        start = (zero, zero), jax.tree.map(jnp.zeros_like, model)
         return devices.psum(jax.lax.scan(add, start, values)[0], axes)
 
     if mesh is not None and axes:
