@@ -169,7 +169,8 @@ def loss_and_gradient(
     """Compute `mean_loss` and its gradient, by one chunk of tasks after the other.
 
     On a CPU, the memory does not grow with the batch, and what a chunk stores stays in the caches;
-    elsewhere the batch is one chunk. If `jax.set_mesh` has an axis `tasks`, each of its devices adds up its own tasks.
+    elsewhere the batch is one chunk. If `jax.set_mesh` has an axis `tasks`, each of its devices
+    adds up its own tasks.
 
     Args:
         where, objective: as in `mean_loss`.
