@@ -6,7 +6,7 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CODE_LINES = 51990
+CODE_LINES = 51874
 """Of package, benchmarks and tests, without blank lines, comments and docstrings.
 
 `python -m benchmarks refresh` lowers it to the count of today. Nobody raises it: what a change adds
