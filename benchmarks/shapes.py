@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -80,14 +81,13 @@ def measured(setting: tuple[int, str], options: list[str]) -> dict[str, Any]:
 
 
 def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Our time and that of the best competitor, for each shape."""
+    """Our time for each shape, and its ratio to that of the best competitor."""
     found = []
-    for title, programs in groupby(record["rows"], lambda row: row["contest"]):
-        ours, *others = programs
-        solver, size = title.split(", ")
-        axis, value = size.split(" = ")
-        times = {"ms": ours["median_ms"], "plain_ms": min(row["median_ms"] for row in others)}
-        found.append({"solver": solver, "axis": axis, "size": int(value), **times})
+    for row in record["rows"]:
+        if row["program"] == "icl_krr":
+            solver, axis, value = re.split(", | = ", row["contest"])
+            times = {"ms": row["median_ms"], "ratio": row["ratio"]}
+            found.append({"solver": solver, "axis": axis, "size": int(value), **times})
     return found
 
 
@@ -105,21 +105,18 @@ def document(record: dict[str, Any]) -> str:
     """A line for each solver and setting, then a line for each shape."""
     summary, lines = [], {}
     for setting in record["settings"]:
-        where = f"{setting['instructions']}, {setting['cores']} cores"
         for solver, shapes in records.grouped(setting["rows"], lambda row: row["solver"]).items():
-            ratios = {
-                f"{row['axis']} = {row['size']}": row["ms"] / row["plain_ms"] for row in shapes
-            }
+            ratios = {f"{row['axis']} = {row['size']}": row["ratio"] for row in shapes}
             worst = max(ratios, key=lambda at: ratios[at])
             middle = f"{statistics.median(ratios.values()):.2f}"
             cells = [middle, f"{ratios[worst]:.2f} ({worst})", f"{jump(shapes):.2f}"]
-            summary.append([solver, where, *cells])
+            summary.append([solver, setting["name"], *cells])
             for at, ratio in ratios.items():
                 lines.setdefault(f"{solver}, {at}", []).append(f"{ratio:.2f}")
     header = ["solver", "instructions", "median ratio", "worst ratio", "largest jump"]
-    settings = [f"{s['instructions']}, {s['cores']} cores" for s in record["settings"]]
+    names = [setting["name"] for setting in record["settings"]]
+    every = to_markdown((["shape", *names], [[at, *cells] for at, cells in lines.items()]))
     about = records.caption(ABOUT, record["meta"])
-    every = to_markdown((["shape", *settings], [[at, *cells] for at, cells in lines.items()]))
     return f"{about}{to_markdown((header, sorted(summary)))}\n{every}"
 
 
@@ -130,9 +127,9 @@ def main() -> None:
     options = ["--seed", str(args.seed), *(["--quick"] if args.quick else ["--repeats", "5"])]
     settings = []
     for cores, instructions in SETTINGS:
-        print(f"{instructions}, {cores} cores", flush=True)
+        print(name := f"{instructions}, cores: {cores}", flush=True)
         found = rows(measured((cores, instructions), options))
-        settings.append({"instructions": instructions, "cores": cores, "rows": found})
+        settings.append({"name": name, "rows": found})
     record = {"meta": records.meta("shapes", seed=args.seed), "settings": settings}
     records.finish("shapes", record, document, args.quick)
 

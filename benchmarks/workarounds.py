@@ -26,11 +26,7 @@ from icl_krr.transformer import _attention, _full_softmax, _heads
 PLAIN: dict[str, tuple[Any, str, Any]] = {
     "softmax of few values: column by column": (_full_softmax, "matmul_by_columns", matmul),
     "softmax: times the inverse": (_full_softmax, "quotient", lambda a, b, inverse: a / b),
-    "linear attention: sums as products with ones": (
-        _attention,
-        "sum_of_rows",
-        partial(jnp.sum, axis=0, keepdims=True),
-    ),
+    "sums as products with ones": (_attention, "sum_of_rows", partial(jnp.sum, keepdims=True)),
     "few values: head by head": (_heads, "NARROW", 0),
 }
 """{workaround: (module, name, what replaces it)}."""

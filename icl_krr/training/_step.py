@@ -135,7 +135,6 @@ def mean_loss(
     >>> round(float(mean_loss(model, ik.tasks.batch([task, task]), "queries")), 2)
     0.12
     """
-
     sums, counts = map_tasks(partial(sum_and_count, where, objective, False), tasks, model)
     return jnp.sum(sums) / jnp.sum(counts)
 

@@ -88,6 +88,15 @@ def test_factorisations_on_all_devices_at_once():
         assert relative(run(tasks), expected) < 1e-5
 
 
+def test_the_gradient_of_a_training_step_is_a_sum_over_devices():
+    """Of 21 tasks, which eight devices do not divide evenly."""
+    model, tasks = of_random_weights(num_features=2, width=8, depth=1, heads=1), tasks_of(21)
+    expected = jax.value_and_grad(ik.training.mean_loss)(model, tasks, "queries")
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        ours = jax.jit(ik.training.loss_and_gradient, static_argnums=2)(model, tasks, "queries")
+    assert relative(ravel_pytree(ours)[0], ravel_pytree(expected)[0]) < 1e-5
+
+
 @pytest.mark.slow
 def test_training_has_the_same_losses(monkeypatch):
     """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks."""
