@@ -25,6 +25,7 @@ from benchmarks import (
     retraining,
     runs as reference_runs,
     scaling,
+    shapes,
     streams,
     subjects,
     trained,
@@ -252,6 +253,7 @@ TABLES = {
     "posteriors": posteriors.document,
     "regressors": regressors.document,
     "scaling": scaling.document,
+    "shapes": shapes.document,
     "retraining": retraining.markdown,
     "subjects": subjects.markdown,
 }

@@ -136,10 +136,11 @@ def environment(*packages: str) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the processor, where the system tells it."""
+    """The name and the family of the processor, where the system tells them."""
     facts = Path("/proc/cpuinfo")
-    names = re.findall("model name\\s*: (.*)", facts.read_text()) if facts.exists() else []
-    return names[0] if names else platform.processor()
+    text = facts.read_text() if facts.exists() else ""
+    found = re.findall("(?:cpu family|model name)\\s*: (.*)", text)
+    return f"{found[1]}, family {found[0]}" if len(found) > 1 else platform.processor()
 
 
 def _line(record: Any) -> bytes:

@@ -146,6 +146,8 @@ def sum_and_count(
 
     For `store_products`, see `icl_krr.transformer.forward`.
     """
+    checks.choice("where", where, ("queries", "every"))
+    checks.choice("objective", objective, ("squared_error", LIKELIHOOD))
     y, keep = task.y_query, jnp.ones(task.num_queries, bool)
     if where == "every":
         y, keep = jnp.concatenate([task.y, y]), jnp.concatenate([support_mask(task), keep])
