@@ -2,12 +2,13 @@
 
 import csv
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, one, relative
+from helpers import draw as one_task, numpy, of_random_weights, one, relative, stacked
 from scipy.stats import norm
 
 import icl_krr as ik
@@ -41,10 +42,8 @@ def observed_tasks(count, sampler):
 
 def small(**options):
     """A model whose variances depend on the task."""
-    sizes = {"num_features": 3, "width": 8, "depth": 2, "heads": 2, "variance": True}
-    model = ik.init(jax.random.key(0), ik.Architecture(**{**sizes, **options}))
-    reads = dict.fromkeys(model.weights.readouts, -0.7 * model.weights.readout)
-    return model.replace(weights=model.weights.replace(readouts=reads))
+    sizes = {"num_features": 3, "width": 8, "depth": 1, "heads": 2, "variance": True}
+    return of_random_weights(**sizes | options)
 
 
 def test_the_losses_are_those_of_a_loop():
@@ -52,20 +51,26 @@ def test_the_losses_are_those_of_a_loop():
     lengths = np.array([8, 3, 5])
     tasks = numpy(DRAW(jax.random.key(1), LINEAR, 3))
     tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
+
+    @partial(jax.jit, static_argnums=1)
+    def results(model, where):
+        reads = jax.vmap(partial(ik.readouts, model, along=where == "every"))(tasks)
+        return reads, mean_loss(model, tasks, where, "gaussian"), mean_loss(model, tasks, where)
+
     for where, model in (("queries", small()), ("every", small(**DECODER))):
         losses, squares = [], []
+        reads, likelihood, square = numpy(results(model, where))
         for i, length in enumerate(lengths):
-            task = one(tasks, i)
-            read = ik.readouts(model, task, along=where == "every")
+            task, read = one(tasks, i), one(reads, i)
             y = np.append(task.y, task.y_query) if where == "every" else np.asarray(task.y_query)
-            deviation = np.exp(np.asarray(read["log_variance"])[:, 0] / 2)
+            deviation = np.exp(read["log_variance"][:, 0] / 2)
             assert np.ptp(deviation) > 0.01
-            each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
+            each = -norm.logpdf(y, read["prediction"], deviation)
             tokens = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
             losses += [*each[tokens]]
-            squares += [*(y - np.asarray(read["prediction"]))[tokens] ** 2]
-        assert relative(mean_loss(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
-        assert relative(mean_loss(model, tasks, where), np.mean(squares)) < 1e-5
+            squares += [*(y - read["prediction"])[tokens] ** 2]
+        assert relative(likelihood, np.mean(losses)) < 1e-5
+        assert relative(square, np.mean(squares)) < 1e-5
 
 
 def test_outputs_at_queries_have_the_noise_of_the_supports():
@@ -77,7 +82,7 @@ def test_outputs_at_queries_have_the_noise_of_the_supports():
     assert [leaf.shape for leaf in jax.tree.leaves(tasks)] == shapes
     kernel, ridge = sampler.optimal()
     solve = lambda task: ik.solvers.posterior(kernel, task, ridge=ridge)  # noqa: E731
-    result = numpy(ik.map_tasks(solve, tasks))
+    result = numpy(jax.jit(partial(ik.map_tasks, solve))(tasks))
     scores = (tasks.y_query - result.mean) ** 2 / (result.variance + np.float32(ridge))
     assert relative(scores.mean(), float(sampler.noise / ridge)) < 0.06
 
@@ -100,7 +105,7 @@ def test_a_batch_of_the_objective_has_mixed_lengths_too():
 
 def test_reference_likelihoods_are_those_of_scipy():
     sampler = LINEAR
-    tasks = observed_tasks(16, sampler)
+    tasks = jax.tree.map(lambda leaf: leaf[:16], observed_tasks(2000, sampler))
     best = reference(sampler, jax.random.key(1), 4)
     result = likelihoods(best, scale_of(best, sampler, tasks), tasks)
     scale = float(sampler.noise / best.ridge)
@@ -148,7 +153,7 @@ def test_settings_that_do_not_fit_are_refused():
 def test_parameters_of_a_construction_fit_the_likelihood():
     """The gradient in ridge and scale is that of the exact likelihood."""
     with jax.enable_x64(True):
-        tasks = observed_tasks(3, LINEAR)
+        tasks = stacked(*(one_task(seed, p=3) for seed in range(3)))
         build = lambda ridge: ik.constructions.prefix_posterior(  # noqa: E731
             ik.Linear(), num_features=3, ridge=ridge, steps=3
         )
@@ -172,11 +177,11 @@ def test_a_recipe_of_the_objective_has_a_head_for_the_variance():
     parts = TaskRecipe(num_supports=6), ModelRecipe(width=8, depth=1, heads=2)
     recipe = Recipe(*parts, Training(objective="gaussian"))
     drawn = family(recipe.task)
-    model = first_model(recipe, drawn)
-    predict = lambda key: ik.predictive(model, ik.tasks.sample(key, drawn))  # noqa: E731
-    assert jax.eval_shape(predict, jax.random.key(0)).variances.shape == (8, 1)
+    task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), drawn))
+    model = jax.eval_shape(lambda: first_model(recipe, drawn))
+    assert jax.eval_shape(ik.predictive, model, task).variances.shape == (8, 1)
     plain = dataclasses.replace(recipe, training=Training())
-    assert first_model(plain, drawn).weights.readouts == {}
+    assert jax.eval_shape(lambda: first_model(plain, drawn)).weights.readouts == {}
 
 
 def test_the_command_trains_a_variance_and_reports_likelihoods(tmp_path, capsys):
