@@ -315,7 +315,7 @@ def both_batches():
 
 
 def arrays_of(reader, names=("streams", "stream_jacobians")):
-    both = jax.vmap(lambda task: (reader(task), hat_matrix(reader, task)))
+    both = jax.jit(jax.vmap(lambda task: (reader(task), hat_matrix(reader, task))))
     return dict(zip(names, map(np.asarray, both(both_batches())), strict=True))
 
 

@@ -160,9 +160,9 @@ def test_arrays_say_what_the_function_says(x64):
 
 
 def test_prefixes_are_tasks_with_a_mask_whose_query_is_the_next_support(x64):
-    tasks, _ = batches(count=8)
+    tasks, _ = batches()
     parts = prefixes(tasks, (3, 5, 7))
-    assert len(parts.x) == 24
+    assert len(parts.x) == 36
     assert np.array_equal(parts.x_query[4, 0], tasks.x[1, 5])
     assert np.array_equal(parts.mask[4], np.arange(8) < 5)
 
@@ -204,7 +204,7 @@ def test_a_candidate_at_its_last_step_gets_more_of_them(x64):
     result = identify(two, *batches(), steps=2, **ONE)
     assert result.best.fit.alignment == (2, 4, 6)
     assert (result.status, result.best.limit) == ("identified", None)
-    many = lambda task: descend(0.04, count=30)(task)[::10]  # noqa: E731
+    many = lambda task: descend(0.04, count=15)(task)[::5]  # noqa: E731
     short = identify(many, *batches(), steps=1, **ONE)
     assert short.best.limit == 4
     assert "limit" in str(short)
