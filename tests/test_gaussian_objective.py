@@ -28,12 +28,7 @@ SMALL = Training(
     steps=4, batch=4, log_every=2, validation=8, warmup=2, objective="gaussian", learning_rate=3e-3
 )
 DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
-DRAW = jax.jit(draw, static_argnums=2)
-
-
-@jax.jit
-def observed(keys, sampler):
-    return draw_observed(keys, sampler)
+observed = jax.jit(draw_observed)
 
 
 def observed_tasks(count, sampler):
@@ -49,7 +44,7 @@ def small(**options):
 def test_the_losses_are_those_of_a_loop():
     """Density of SciPy and squared error, at the queries and at every token that is not masked."""
     lengths = np.array([8, 3, 5])
-    tasks = numpy(DRAW(jax.random.key(1), LINEAR, 3))
+    tasks = numpy(draw(jax.random.key(1), LINEAR, 3))
     tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
 
     @partial(jax.jit, static_argnums=1)
@@ -75,16 +70,15 @@ def test_the_losses_are_those_of_a_loop():
 
 def test_outputs_at_queries_have_the_noise_of_the_supports():
     """Exact regression with its noise explains them, and not those without noise."""
-    sampler = LINEAR
-    tasks = observed_tasks(2000, sampler)
-    alike = jax.eval_shape(lambda: draw(jax.random.key(0), sampler, 2000))
+    tasks = observed_tasks(2000, LINEAR)
+    alike = jax.eval_shape(lambda: draw(jax.random.key(0), LINEAR, 2000))
     shapes = [leaf.shape for leaf in jax.tree.leaves(alike)]
     assert [leaf.shape for leaf in jax.tree.leaves(tasks)] == shapes
-    kernel, ridge = sampler.optimal()
+    kernel, ridge = LINEAR.optimal()
     solve = lambda task: ik.solvers.posterior(kernel, task, ridge=ridge)  # noqa: E731
     result = numpy(jax.jit(partial(ik.map_tasks, solve))(tasks))
     scores = (tasks.y_query - result.mean) ** 2 / (result.variance + np.float32(ridge))
-    assert relative(scores.mean(), float(sampler.noise / ridge)) < 0.06
+    assert relative(scores.mean(), float(LINEAR.noise / ridge)) < 0.06
 
 
 def test_a_batch_of_the_objective_has_mixed_lengths_too():
@@ -104,11 +98,10 @@ def test_a_batch_of_the_objective_has_mixed_lengths_too():
 
 
 def test_reference_likelihoods_are_those_of_scipy():
-    sampler = LINEAR
-    tasks = jax.tree.map(lambda leaf: leaf[:16], observed_tasks(2000, sampler))
-    best = reference(sampler, jax.random.key(1), 4)
-    result = likelihoods(best, scale_of(best, sampler, tasks), tasks)
-    scale = float(sampler.noise / best.ridge)
+    tasks = jax.tree.map(lambda leaf: leaf[:16], observed_tasks(2000, LINEAR))
+    best = reference(LINEAR, jax.random.key(1), 4)
+    result = likelihoods(best, scale_of(best, LINEAR, tasks), tasks)
+    scale = float(LINEAR.noise / best.ridge)
     each = []
     for i in range(16):
         task = one(tasks, i)
@@ -120,7 +113,7 @@ def test_reference_likelihoods_are_those_of_scipy():
         mean = cross @ inverse @ np.asarray(task.y, float)
         each.append(-norm.logpdf(np.asarray(task.y_query), mean, np.sqrt(variance)))
     assert relative(result["exact_nll"], np.mean(each)) < 1e-4
-    y = np.asarray(tasks.y_query)
+    y = tasks.y_query
     assert relative(result["constant_nll"], -norm.logpdf(y, y.mean(), y.std()).mean()) < 1e-5
 
 

@@ -1,7 +1,7 @@
 """Identification: right on models whose solver is known, and modest where none is told apart."""
 
-import dataclasses
 import json
+from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -183,10 +183,7 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
         "high": 9.0, "low_over_high": 0.1, "scale": 0.05, "num_supports": 7.0, "decay": 0.9,
         "initial": 2.0, "process_noise": 0.2,
     }  # fmt: skip
-    overrides = {
-        "chebyshev": {"spectrum": (0.9, 9.0)},
-        "newton_schulz": {"spectrum": (np.float64(20),) * 2},
-    }
+    overrides = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
     same = ("ridge", "step_size", "momentum", "num_supports", "decay", "initial", "process_noise")
     row = SOLVERS[name]
     kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
@@ -237,8 +234,7 @@ LINEAR = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
 
 
 def test_a_shift_scores_and_the_training_family_fits(x64):
-    configs = [dataclasses.replace(LINEAR, shift=name) for name in (None, "larger_y")]
-    drawn = [tasks_of(load("linear"), config) for config in configs]
+    drawn = [tasks_of(load("linear"), replace(LINEAR, shift=name)) for name in (None, "larger_y")]
     for factor, plain, larger in zip((1, 4, 1), *drawn, strict=True):
         assert np.allclose(larger.y, factor * plain.y)
 
@@ -374,9 +370,8 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     hat = np.asarray(jax.jit(lambda task: ik.probes.hat_matrix(answers, task))(single))
     expected = single.x_query @ single.x.T * 2 * single.y
     np.testing.assert_allclose(hat[0], expected, rtol=1e-6, atol=1e-9)
-    many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(
-        stacked(single, single)
-    )
+    tasks = stacked(single, single)
+    many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(tasks)
     np.testing.assert_allclose(np.asarray(many)[0], hat, rtol=1e-10)
     with pytest.raises(ValueError, match="has no derivative in x or x_query"):
         jax.jit(jax.jacobian(lambda x: answers(single.replace(x=x))))(single.x)

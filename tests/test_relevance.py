@@ -61,8 +61,8 @@ def test_it_finds_what_scikit_learn_finds(fitted):
     ours, width = fitted.predict(ASKED, return_std=True)
     np.testing.assert_allclose(ours, mean, atol=0.02)
     np.testing.assert_allclose(width, std, rtol=0.05)
-    lengths = theirs.kernel_.k1.k2.length_scale
-    np.testing.assert_allclose(fitted.bandwidths_[:2], lengths[:2], rtol=0.05)
+    lengths = theirs.kernel_.k1.k2.length_scale[:2]
+    np.testing.assert_allclose(fitted.bandwidths_[:2], lengths, rtol=0.05)
     one = ConstantKernel() * RBF(1.0) + WhiteKernel()
     one = GaussianProcessRegressor(one, normalize_y=True).fit(X, Y).predict(ASKED)
     errors = [np.sqrt(np.mean((prediction - TRUTH) ** 2)) for prediction in (ours, one)]
@@ -70,10 +70,7 @@ def test_it_finds_what_scikit_learn_finds(fitted):
 
 
 def test_the_importance_is_the_share_in_the_slopes(fitted):
-    def mean(x):
-        return fitted.predict(x)
-
-    step = 1e-3
+    mean, step = fitted.predict, 1e-3
     slopes = [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(4)]
     shares = np.sum(np.square(slopes), axis=1) * X.var(axis=0)
     importances = fitted.feature_importances_

@@ -76,8 +76,7 @@ def test_the_gradient_stores_products_with_weights_for_a_chunk_of_tasks(monkeypa
     """Those of queries, keys and values, of the attention's output, and of the hidden units."""
     monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 4 * 8 * 11)
     gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
-    key = jax.random.key(1)
-    batches = [jax.eval_shape(lambda n=n: draw(key, LINEAR, n)) for n in (16, 128)]
+    batches = [jax.eval_shape(lambda n=n: draw(jax.random.key(1), LINEAR, n)) for n in (16, 128)]
     wide = partial(of_random_weights, num_features=3, width=32, heads=2)
     few, many = (gradient.lower(wide(depth=2), tasks, "queries") for tasks in batches)
     scratch = [one.compile().memory_analysis().temp_size_in_bytes for one in (few, many)]
@@ -91,8 +90,7 @@ def test_the_gradient_stores_products_with_weights_for_a_chunk_of_tasks(monkeypa
 def test_answers_are_compared_with_the_posterior_mean():
     """Of contexts of any length; what is left out is the outputs' own variance."""
     settings = dataclasses.replace(SMALL, min_supports=3, target="exact")
-    model = small()
-    state = start(model, settings)
+    model, state = small(), start(small(), settings)
     tasks = numpy(drawn(jax.random.fold_in(state.key, state.step), LINEAR, settings, state.step))
     best = optimal(LINEAR)
     assert best is not None
@@ -169,8 +167,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
     for name in ("step", "loss", "validation"):
         np.testing.assert_array_equal([row[name] for row in rows], [row[name] for row in again])
     *lines, last = (cut / "metrics.csv").read_text().splitlines()
-    beyond = last.replace("60,", "80,", 1)
-    (cut / "metrics.csv").write_text("\n".join([*lines, last, beyond]) + "\n")
+    (cut / "metrics.csv").write_text("\n".join([*lines, last, last.replace("60", "80", 1), ""]))
     done, rows = train_small(folder=cut)
     chex.assert_trees_all_equal(whole, done)
     assert [row["step"] for row in rows] == [0, 20, 40, 60]
@@ -267,8 +264,7 @@ def test_the_exact_predictor_is_known_or_fitted():
     exact = reference(process, jax.random.key(0))
     hidden = reference(dataclasses.replace(process, noise_spread=1.0001), jax.random.key(0))
     assert (exact.is_exact, exact.ridge, hidden.is_exact) == (True, 0.1, False)
-    tasks = numpy(draw(jax.random.key(5), process, 256))
-    tasks = tasks.replace(mask=np.ones((256, 12), bool))
+    tasks = numpy(draw(jax.random.key(5), process, 256)).replace(mask=np.ones((256, 12), bool))
     losses = exact.losses(tasks)
     assert losses["exact"] < losses["nadaraya_watson"] < losses["mean"]
     assert 0.97 < hidden.losses(tasks)["exact"] / losses["exact"] < 1.1
