@@ -111,7 +111,7 @@ def few_maps():
     A worker that kept the programs of all tests would crash, and hold several GiB.
     """
     yield
-    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 40_000:
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 50_000:
         jax.clear_caches()
 
 
@@ -163,3 +163,8 @@ def browser():
         opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+def pytest_sessionfinish():
+    """At the end, no garbage need be looked for."""
+    gc.freeze()

@@ -166,14 +166,14 @@ def test_stored_sums_are_the_sums(x64):
     model = constructions.prefix_conjugate_gradient(ik.Linear(), **stored, **options)
     prediction, cache = ik.run_with_cache(model, task, names=("C",))
     del options["num_features"]
-    oracle = solvers.prefix_conjugate_gradient(ik.Linear(), task, **options)
+    oracle = solve(solvers.prefix_conjugate_gradient, ik.Linear(), task, **options)
     assert relative(prediction, oracle.prediction[-1]) < 1e-11
     C = np.asarray(cache["C"])[-1, 4].reshape(P, P)
     decay = np.exp(-0.1 * (3.0 - np.arange(3.0)))[:, None]
     assert relative(C, (decay * task.x[:3]).T @ task.x[:3]) < 1e-12
     options["spectrum"] = (0.1, 60.0)
     model = constructions.prefix_chebyshev(ik.Linear(), num_features=P, **stored, **options)
-    oracle = solvers.prefix_chebyshev(ik.Linear(), task, **options)
+    oracle = solve(solvers.prefix_chebyshev, ik.Linear(), task, **options)
     assert relative(ik.predict_along(model, task), oracle.along[-1]) < 1e-11
 
 
@@ -285,7 +285,7 @@ def test_rounded_slots_hold_values_of_their_format(x64):
     assert np.array_equal(rounded, ik.run_with_hooks(model, task, hooks))
     stored = np.asarray(cache["C"])
     assert np.array_equal(stored, stored.astype(jnp.bfloat16).astype(float))
-    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"Ap": "bfloat16"}))
+    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"gamma": "float16"}))
     for prediction in (rounded, scratch):
         assert 1e-6 < relative(prediction, exact) < 0.2
     same = ik.probes.round_slots(model, {"C": "float64"})

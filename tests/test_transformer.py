@@ -100,7 +100,7 @@ architecture, random_model = partial(ik.Architecture, **SIZES), partial(of_rando
 def test_random_models_run_through_the_same_forward(x64):
     spec = architecture(**SPECS["gpt2"])
     model, task = ik.init(jax.random.key(0), spec), draw(0)
-    _, cache = numpy(ik.run_with_cache(model, task))
+    _, cache = jax.eval_shape(ik.run_with_cache, model, task)
     assert (model.depth, model.blocks_per_step) == (3, 1)
     assert cache["stream"].shape == (4, 1 + 14 + 3, 16)
     gradient = numpy(jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model))
@@ -113,15 +113,14 @@ def test_random_models_run_through_the_same_forward(x64):
 def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     """What it says there is what it says of a query after the supports before; masks are felt."""
     model = random_model(causal=True, tokens="interleaved", max_tokens=16)
-    task = draw(3)
+    task = draw(3).replace(y_query=None)
     along = numpy(ik.predict_along(model, task))
-    assert relative(along[7:], ik.predict(model, task)) < 1e-12
-    for k in range(1, 7):
-        x_query = task.x[k : k + 1]
-        masked = task.replace(x_query=x_query, y_query=None, mask=np.arange(7) < k)
-        assert relative(ik.predict(model, masked), along[k : k + 1]) < 1e-12
-    before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=x_query)
-    assert relative(ik.predict(model, before), along[k : k + 1]) < 1e-12
+    for k in range(1, 7):  # asked for three times: one program answers every prefix
+        x_query = np.repeat(task.x[k : k + 1], 3, axis=0)
+        masked = task.replace(x_query=x_query, mask=np.arange(7) < k)
+        assert relative(ik.predict(model, masked), np.repeat(along[k], 3)) < 1e-12
+    full = task.replace(mask=np.ones(7, bool))
+    assert relative(along[7:], ik.predict(model, full)) < 1e-12
     spread = task.replace(mask=np.array([True, False, True, True, False, False, True]))
     unmasked = ik.Task(x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query)
     assert relative(ik.predict(model, spread), ik.predict(model, unmasked)) < 1e-12
@@ -132,18 +131,19 @@ def test_a_looped_model_runs_at_any_depth(x64):
     task, untied = draw(4), ik.untie(looped)
     assert relative(ik.predict(looped, task), ik.predict(untied, task)) < 1e-12
     deeper = looped.replace(steps=5)
-    assert numpy(ik.run_with_cache(deeper, task))[1]["stream"].shape[0] == 6
+    assert jax.eval_shape(ik.run_with_cache, deeper, task)[1]["stream"].shape[0] == 6
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize(("depth", "other"), [(2, {}), (16, {}), (16, {"tied": True, "hidden": 0})])
-def test_initial_predictions_have_the_size_of_y(attention, depth, other):
+@pytest.mark.parametrize("other", [{}, {"tied": True, "hidden": 0}])
+def test_initial_predictions_have_the_size_of_y(attention, other):
     """Without LayerNorm, too, and for more than a hundred supports."""
-    sizes = {"num_features": 4, "width": 32, "heads": 1, "layer_norm": False, **other}
-    model = ik.init(jax.random.key(0), ik.Architecture(depth=depth, attention=attention, **sizes))
-    for supports in (16, 128):
-        task = draw(0, n=supports)
-        assert np.max(np.abs(ik.predict(model, task))) < 30 * np.max(np.abs(task.y))
+    sizes = {"num_features": 4, "width": 32, "depth": 16, "heads": 1, "layer_norm": False, **other}
+    model, task = (
+        ik.init(jax.random.key(0), ik.Architecture(attention=attention, **sizes)),
+        draw(0, n=128),
+    )
+    assert np.max(np.abs(ik.predict(model, task))) < 30 * np.max(np.abs(task.y))
 
 
 @pytest.mark.parametrize("steps", [-3, 2.5, "a", True, 10**12])
@@ -258,17 +258,23 @@ def test_a_name_that_a_cache_does_not_have_is_told_the_names_it_has(task, model)
 
 
 def test_hooks_see_and_replace(task, model):
-    plain = numpy(ik.predict(model, task))
-    same = numpy(ik.run_with_hooks(model, task, {"blocks.3.attn": lambda value, name: value}))
-    assert np.array_equal(same, plain)
-    zero = lambda value, name: jax.tree.map(jnp.zeros_like, value)  # noqa: E731
-    for point in ("attn", "mlp", "resid_pre", "resid_post", "heads.1", "units.0", "attn.r"):
-        changed = numpy(ik.run_with_hooks(model, task, {f"blocks.3.{point}": zero}))
-        assert changed.shape == plain.shape
-        assert not np.array_equal(changed, plain), point
+    """All hooks in one program, which multiply by 1, or one of them by 0."""
+    points = "attn", "mlp", "resid_pre", "resid_post", "heads.1", "units.0", "attn.r", "attn.alpha"
+
+    def scaled(factor, value, where):
+        return jax.tree.map(lambda part: factor * part, value)
+
+    @jax.jit
+    def run(factors):
+        pairs = zip(points, factors, strict=True)
+        hooks = {f"blocks.3.{point}": partial(scaled, factor) for point, factor in pairs}
+        return ik.run_with_hooks(model, task, hooks)
+
+    plain, *changed = map(run, np.concatenate([np.ones((1, 8)), 1 - np.eye(8)]).astype("f"))
+    assert relative(plain, ik.predict(model, task)) < 1e-6
     # the prediction accumulates on its own: nothing that follows reads alpha
-    unread = numpy(ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": zero}))
-    assert np.array_equal(unread, plain)
+    felt = [not np.array_equal(prediction, plain) for prediction in changed]
+    assert felt == [point != "attn.alpha" for point in points]
 
 
 def test_a_hook_acts_in_its_own_block_only(task, model):
@@ -293,7 +299,7 @@ def test_a_hook_acts_in_its_own_block_only(task, model):
 
 def test_a_hook_is_told_where_it_is(x64, task, model):
     """At every block and at one block alike: the hook finds the value of the run in the cache."""
-    _, cache = numpy(ik.run_with_cache(model, task, points=("resid_post.r", "attn.rr")))
+    plain, cache = numpy(ik.run_with_cache(model, task, points=("resid_post.r", "attn.rr")))
     stored, places = cache.stack("resid_post.r"), []
 
     def check(value, where):
@@ -301,7 +307,7 @@ def test_a_hook_is_told_where_it_is(x64, task, model):
         return value + jnp.where(jnp.allclose(value, stored[where.block], 1e-9), 0.0, jnp.nan)
 
     hooks = {f"blocks.{block}.resid_post.r": check for block in ("*", 0, 9)}
-    assert relative(ik.run_with_hooks(model, task, hooks), ik.predict(model, task)) < 1e-12
+    assert relative(ik.run_with_hooks(model, task, hooks), plain) < 1e-12
     assert {position for name, _, position in places if "*" in name} == {*range(6)}
     assert ("blocks.9.resid_post.r", "resid_post.r", 4) in places
     assert {point for _, point, _ in places} == {"resid_post.r"}
@@ -309,14 +315,15 @@ def test_a_hook_is_told_where_it_is(x64, task, model):
 
 def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64, task, model):
 
+    @jax.jit
+    @jax.value_and_grad
     def scaled(scale):
         hooks = {"blocks.1.heads.0.pattern": lambda value, name: scale * value}
         return jnp.sum(ik.run_with_hooks(model, task, hooks))
 
-    scaled, step = jax.jit(scaled), 1e-6
-    finite = (scaled(1.0 + step) - scaled(1.0 - step)) / (2 * step)
-    assert np.isclose(jax.jit(jax.grad(scaled))(1.0), finite, rtol=1e-6)
-    assert np.isclose(scaled(1.0), np.sum(numpy(ik.predict(model, task))), rtol=1e-12)
+    (less, _), (value, slope), (more, _) = map(scaled, (1 - 1e-6, 1.0, 1 + 1e-6))
+    assert np.isclose(slope, (more - less) / 2e-6, rtol=1e-6)
+    assert np.isclose(value, np.sum(numpy(ik.predict(model, task))), rtol=1e-12)
 
 
 def test_hooks_refuse(task, model):
