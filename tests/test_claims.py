@@ -111,8 +111,7 @@ def louder(load):
 
     def other(name):
         run = load(name)
-        weights = run.model.weights
-        weights = weights.replace(readout=1.3 * weights.readout)
+        weights = run.model.weights.replace(readout=1.3 * run.model.weights.readout)
         return run._replace(model=run.model.replace(weights=weights))
 
     return other
@@ -144,9 +143,8 @@ def running_richardson(load):
     def other(name):
         run = load(name)
         kernel, ridge = run.family.optimal()
-        steps = run.model.steps
-        model = ik.constructions.richardson(kernel, num_features=2, ridge=ridge, steps=steps)
-        return run._replace(model=model)
+        options = {"num_features": 2, "ridge": ridge, "steps": run.model.steps}
+        return run._replace(model=ik.constructions.richardson(kernel, **options))
 
     return other
 
@@ -263,7 +261,9 @@ def status(name, compiled=True):
 
 
 def forget():
-    for part in [part for module in loaded() for part in vars(module).values()]:
+    """The programs of the claims, and of the modules beside them in which they measure."""
+    modules = [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
+    for part in [part for module in modules for part in vars(module).values()]:
         if hasattr(part, "clear_cache"):
             part.clear_cache()
 
@@ -273,11 +273,6 @@ def forgotten():
     """Other tests run the same claims: no program of a wrong one is left to them."""
     yield
     forget()
-
-
-def loaded():
-    """The modules of the claims, and those beside them in which they measure."""
-    return [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
 
 
 def test_there_are_all_claims():
@@ -331,10 +326,9 @@ def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
     for name, claim in CLAIMS.items():
         assert "TODO" not in claim.source + claim.quote, name
     source, quote = "Cawley 2025, theorem 2", "a sentence"
-    one = CLAIMS["C1"]
     for bad in ({"source": OURS}, {"quote": ""}):
         with pytest.raises(ValueError, match="a claim has a quote"):
-            dataclasses.replace(one, **{"source": source, "quote": quote} | bad)
+            dataclasses.replace(CLAIMS["C1"], **{"source": source, "quote": quote} | bad)
 
 
 HEAVY = ("C14", "C39", "C41", "C45", "C47", "C48", "C49")

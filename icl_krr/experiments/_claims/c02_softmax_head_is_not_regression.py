@@ -20,7 +20,8 @@ HEADS = tuple(10.0 ** (k / 4) for k in range(-6, 5))  # their temperatures
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    best, stacked, streams, predictions = twins(jax.random.split(key, config.blocks), config)
+    drawn = twins(jax.random.split(key, config.blocks), config)
+    best, stacked, streams, predictions = map(np.asarray, drawn)
     # the best constant to add leaves errors of half their range
     errors, difference = predictions - best[None], abs(best[0] - best[1])
     axes = {"n": config.num_supports, "p": config.num_features}

@@ -21,8 +21,7 @@ NO_SINK = -1e30  # logit of a token that gets the weight 0
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     grid = key, jnp.asarray(config.temperatures)
-    parts = [recover(*grid, jnp.asarray(config.shifts), dtype, config) for dtype in DTYPES]
-    errors, bounds, top = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+    errors, bounds, top = recover(*grid, jnp.asarray(config.shifts), config)
     results = compare(*grid, config)
     axes = {"draw": range(config.draws), "temperature": config.temperatures}
     axes |= {"log c - chosen": config.shifts, "dtype": DTYPES}
@@ -49,15 +48,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     }
 
 
-@every(1, 1, 1, static=("dtype", "config"))
-def recover(key: jax.Array, tau: jax.Array, shift: jax.Array, dtype: str, config: Config) -> tuple:
-    """Return |recovered K v - K v| / (|K| |v|), its bound and the largest logit."""
-    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
-    task, kernel = sample(key, process).astype(dtype), Exponential(tau.astype(dtype))
+@every(1, 1, 1)
+def recover(key: jax.Array, tau: jax.Array, shift: jax.Array, config: Config) -> tuple:
+    """Return |recovered K v - K v| / (|K| |v|), its bound and the largest logit, by dtype."""
+    drawn = sample(key, GaussianProcess(Exponential(), **sizes(config), num_queries=8))
+    parts = (recover_in(dtype, drawn, tau, shift) for dtype in DTYPES)
+    return jax.tree.map(lambda *of_dtypes: jnp.stack(of_dtypes), *parts)
+
+
+def recover_in(dtype: str, drawn: Task, tau: jax.Array, shift: jax.Array) -> tuple:
+    task, kernel = drawn.astype(dtype), Exponential(tau.astype(dtype))
     log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
     # one step of size 1 from alpha = 0 predicts k y
     options = {"ridge": 1.0, "steps": 1, "step_size": 1.0, "attention": Softmax(log_sink=log_c)}
-    p = config.num_features
+    p = task.num_features
     model = constructions.gradient_descent(kernel, num_features=p, dtype=dtype, **options)
     prediction, task = predict(model, task).astype(float), task.astype(float)
     logits = matmul(task.x_query, task.x.T) / tau

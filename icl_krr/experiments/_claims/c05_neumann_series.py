@@ -135,6 +135,6 @@ CLAIM = Claim(
     # ridges: in units of sigma_1, ridges_of_inverse: in units of sigma_n
     config=Config(draws=20, num_supports=32, temperature=1.0, steps=60),
     axes=Config(ridges=(0.1, 0.5, 2.0, 4.0), ridges_of_inverse=(0.5, 0.9, 1.5)),
-    quick=Config(draws=3),
+    quick=Config(draws=5),
     plot=Plot(x="step", y="error", by=("series", "ridge / sigma_1"), bound="bound"),
 )

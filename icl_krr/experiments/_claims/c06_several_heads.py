@@ -15,19 +15,18 @@ INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     results = measure(key, SPHERES, np.asarray(config.temperatures), config)
-    ends = np.asarray(jax.vmap(jax.vmap(theory.mean_limit_bound))(results.spread, results.y))
-    tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(results.apart, results.y))
     limits = results.nearest, results.top, np.mean(results.y, axis=2, keepdims=True)
     to_nearest, to_top, to_mean = (abs(results.head - limit[:, :, None]) for limit in limits)
     axes = {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures}
-    lines = {"to the nearest": to_nearest, "to the mean": to_mean, "bound": ends}
+    lines = {"to the nearest": to_nearest, "to the mean": to_mean, "bound": results.mean_bound}
     rows = tidy(axes, **{name: line.mean(-1) for name, line in lines.items()})
     scale = np.ptp(results.y, axis=2)[:, :, None]
     nearest, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
     wide = gap_in_dimensions(key, np.asarray(config.dimensions), config)
     fall = exponent(config.dimensions, np.median(wide, axis=(0, 2)))
-    x, z = jax.random.normal(key, (2, 20000, config.num_features))
-    variance = jnp.var(jnp.sum(x * z, axis=-1) / jnp.sqrt(config.num_features))
+    x, z = np.asarray(jax.random.normal(key, (2, 20000, config.num_features)))
+    variance = np.var(np.sum(x * z, axis=-1) / np.sqrt(config.num_features))
+    of_mean = nearly(to_mean, results.mean_bound)
     hot = stated(to_mean[:, :, -1] / scale)
     return rows, {
         "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": stated(results.heads),
@@ -46,8 +45,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "exponential kernel: -(smallest eigenvalue "
         "of K) / (largest eigenvalue of K) <= 1e-12": results.negative,
         "|head - y of the largest logit| <= (range of y) m / (1 + m), "
-        "m = (n - 1) exp(second largest logit - largest logit)": nearly(to_top, tops),
-        "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": nearly(to_mean, ends),
+        "m = (n - 1) exp(second largest logit - largest logit)": nearly(to_top, results.top_bound),
+        "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": of_mean,
         "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance": variance,
     }
 
@@ -68,7 +67,7 @@ def gap_in_dimensions(key: jax.Array, p: jax.Array, config: Config) -> jax.Array
 
 @every(1, 1)
 def measure(key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: Config) -> dict:
-    """Outputs of heads and their theoretical values [draw, inputs, ...], and ranges of logits."""
+    """Outputs of heads and their theoretical values [draw, inputs, ...], and bounds on both."""
     p = config.num_features
     at, order, weigh, subspace = jax.random.split(key, 4)
     task = project(sample(at, GaussianProcess(Linear(), **sizes(config))), sphere)
@@ -90,7 +89,7 @@ def measure(key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: 
     products = Linear()(task.x_query, task.x)
     distances = jnp.sum((task.x_query[:, None] - task.x[None]) ** 2, axis=-1)
     highest = jnp.sort(products, axis=1)
-    spread, apart = (highest[:, -1] - highest[:, place] for place in (0, -2))
+    spread, apart = (highest[None, :, -1] - highest[None, :, place] for place in (0, -2))
     return {
         "heads": largest_gap(heads, mixed),
         "turned": largest_gap(predict(ensemble, moved), heads),
@@ -98,8 +97,8 @@ def measure(key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: 
         "head": jax.lax.map(head, temperatures),
         "nearest": task.y[jnp.argmin(distances, axis=1)],
         "top": task.y[jnp.argmax(products, axis=1)],
-        "spread": spread[None] / temperatures[:, None],
-        "apart": apart[None] / temperatures[:, None],
+        "mean_bound": theory.mean_limit_bound(spread / temperatures[:, None], task.y),
+        "top_bound": theory.nearest_limit_bound(apart / temperatures[:, None], task.y),
         "y": task.y,
     }
 

@@ -105,7 +105,7 @@ CLAIM = Claim(
     config=Config(draws=20, num_supports=32, num_features=4, ridge=1.0, steps=12),
     axes=Config(scales=tuple(10.0 ** (k / 2) for k in range(-12, 1)), heads=HEADS),
     quick=Config(
-        draws=3, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
+        draws=5, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
     ),
     plot=Plot(x="e L", y="floor", by=("heads", "dtype"), logx=True),
 )

@@ -32,7 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
     equal = abs(0.5 / theory.lost_share_bound(level, d) - 1)
-    flat = np.sqrt(np.mean(flat_gaps(key, jnp.asarray(config.ranks), config) ** 2, axis=0))
+    flat = np.sqrt(np.mean(flat_gaps(key, np.array(config.ranks), config) ** 2, axis=0))
     of_flat = flat / np.sqrt(1 - d / np.asarray(config.ranks))
     of_share = at_most(data.share, bound, trivial=1)
     of_supports = at_most(data.moved, bound, trivial=1)

@@ -103,6 +103,6 @@ CLAIM = Claim(
     required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=20, num_features=5, num_supports=12, num_queries=8, ridge=0.5, steps=6),
-    quick=Config(draws=4),
+    quick=Config(draws=5),
     plot=Plot(x="sigma", y="q", by=("solver",), bound="expected", logx=True),
 )

@@ -39,15 +39,15 @@ def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     descent = constructions.gradient_descent(Linear(), step_size=STEP, **common)
     ball = constructions.heavy_ball(Linear(), step_size=STEP, momentum=0.2, **common)
     models = (descent, ball, constructions.richardson(Gaussian(1.0), **common))
-    task, gaps = sample(key, LinearRegression(**sizes(config))), []
+    task, paths, gaps = sample(key, LinearRegression(**sizes(config))), [], []
     for model, kernel in zip(models, (Linear(), Linear(), Gaussian(1.0)), strict=True):
         K = kernel(task.x, task.x)
         for mask, last in zip(MASKS, (-1, 0), strict=True):
             A = jnp.tril(K, last) + RIDGE * jnp.eye(n)
             limit = jax.scipy.linalg.solve_triangular(A, task.y, lower=True)
-            path = run_with_cache(causal(model, mask), task)[1]["alpha"]
-            gaps.append(gap(path, limit[None]))
-    alpha = run_with_cache(causal(descent, MASKS[0]), task)[1]["alpha"][-1]
+            paths.append(run_with_cache(causal(model, mask), task)[1]["alpha"])
+            gaps.append(gap(paths[-1], limit[None]))
+    alpha = paths[0][-1]  # of gradient descent with the exclusive mask
     state = gap(matmul(task.x.T, alpha), delta_net(task.x, task.y))
     # f and f* at all supports, from the supports before each one
     f = matmul(jnp.tril(Linear()(task.x, task.x), -1), alpha)

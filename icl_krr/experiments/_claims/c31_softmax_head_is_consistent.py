@@ -28,11 +28,11 @@ class Inputs(NamedTuple):
 
 SPHERE = Inputs("sphere, exponential kernel", 3, 2, 1 / (4 * np.pi), Exponential)
 LINE = Inputs("line, Gaussian kernel", 1, 1, 1 / 4, Gaussian)
-PLACES = (SPHERE, LINE)
+PLACES = {place.name: place for place in (SPHERE, LINE)}
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    parts = [*(estimator(place, config, key) for place in PLACES), gradients(config, key)]
+    parts = *(estimator(PLACES[at], config, key) for at in config.inputs), gradients(config, key)
     checks = {name: check for _, part in parts for name, check in part.items()}
     return [row for rows, _ in parts for row in rows], checks
 
@@ -41,13 +41,13 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     d, h = place.dimension, np.array(config.bandwidths)
     fixed = place.p**-0.25  # the temperature 1 / sqrt(p), which is that of logits <x, z> / sqrt(p)
     keys = jax.random.split(key, config.draws)
-    both = [smoother(keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
+    both = [smoother(keys, np.array([*h, fixed]), place, size) for size in config.sizes]
     error, squares = (np.array(part) for part in zip(*both, strict=True))
     mse = np.mean(error**2 + NOISE * squares, axis=(1, 3))
     bias = np.sqrt(np.mean(np.mean(error[-1, :, :-1], axis=0) ** 2, axis=-1))
     variance = NOISE * np.mean(squares[-1, :, :-1], axis=(0, 2))
     # both by theory, of many supports at every bandwidth, and at bandwidth 1
-    curvature = jnp.sqrt(jnp.mean(laplacian(queries(place), place) ** 2))
+    curvature = np.sqrt(np.mean(laplacian(np.asarray(queries(place)), place) ** 2))
     *expected, unit = [float(theory.smoothing_bias(curvature, scale)) for scale in (*h, 1.0)]
     noise = partial(theory.smoothing_variance, dimension=d, density=place.density, noise=NOISE)
     expected_variance = np.array([noise(scale, num_supports=config.sizes[-1]) for scale in h])
@@ -84,7 +84,7 @@ def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
 
 
 def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
-    grid = jax.random.split(key, config.tasks), jnp.array(config.dimensions, float)
+    grid = jax.random.split(key, config.tasks), np.array(config.dimensions, float)
     norms, squares = logit_gradients(*grid, config.num_supports, max(config.dimensions))
     size, variance = np.median(norms, axis=(0, 3)), np.mean(squares, axis=0)
     columns = {"norm of the gradient": size, "variance of the logits": variance}
@@ -117,12 +117,12 @@ def regression(x: jax.Array) -> jax.Array:
     return jnp.cos(2 * x[:, 0])
 
 
-def laplacian(x: jax.Array, place: Inputs) -> jax.Array:
+def laplacian(x: np.ndarray, place: Inputs) -> np.ndarray:
     """The Laplacian of `regression` on the line or on the sphere."""
     u = x[:, 0]
     if place is LINE:
-        return -4 * jnp.cos(2 * u)
-    return -4 * (1 - u * u) * jnp.cos(2 * u) + 2 * place.dimension * u * jnp.sin(2 * u)
+        return -4 * np.cos(2 * u)
+    return -4 * (1 - u * u) * np.cos(2 * u) + 2 * place.dimension * u * np.sin(2 * u)
 
 
 def weights(model: Transformer, task: Task) -> jax.Array:
@@ -183,10 +183,11 @@ CLAIM = Claim(
     # `sizes` are numbers of supports, `dimensions` those of queries and keys.
     config=Config(draws=16, num_supports=64, tasks=20),
     axes=Config(
+        inputs=tuple(PLACES),
         sizes=(64, 128, 256, 512, 1024),
         bandwidths=(0.12, 0.15, 0.19, 0.24, 0.3, 0.38, 0.47),
         dimensions=(4, 16, 64, 256, 1024),
     ),
-    quick=Config(draws=8, sizes=(64, 256), dimensions=(4, 256), tasks=10),
+    quick=Config(draws=8, inputs=(SPHERE.name,), sizes=(64, 256), dimensions=(4, 256), tasks=10),
     plot=Plot(x="n", y="error at the best bandwidth", by=("inputs",), logx=True),
 )

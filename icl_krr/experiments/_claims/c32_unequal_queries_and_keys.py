@@ -192,7 +192,7 @@ def keep(model: Transformer, part: str) -> Transformer:
 def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
     """Measure W_Q^T W_K of a trained encoder, and its error if only a part of each is kept."""
     run = load(name)
-    model = jax.tree.map(lambda leaf: leaf.astype(float), run.model)
+    model = jax.tree.map(lambda leaf: np.asarray(leaf, float), run.model)
     asymmetry, negative = spectrum(model.weights.steps[0])
     tasks = draw_tasks(key, count, run.family)
     zero = float(jnp.mean(tasks.y_query**2))
@@ -241,6 +241,6 @@ CLAIM = Claim(
     # `runs` are trained models, and `tasks` evaluate each of them.
     config=Config(draws=50, num_features=3, num_supports=16, num_queries=8, ridge=1.0, tasks=256),
     axes=Config(runs=("gp-encoder", "gp-encoder-hard")),
-    quick=Config(draws=5, runs=("gp-encoder",), tasks=32),
+    quick=Config(draws=5, runs=("gp-encoder",), tasks=16),
     plot=Plot(x="layer", y="antisymmetric part / all", by=("run",), logy=False),
 )

@@ -86,6 +86,6 @@ CLAIM = Claim(
     # `widths` are numbers m of frequencies, `starts` and `steps` those of the ascent.
     config=Config(draws=5, starts=16, steps=60),
     axes=Config(dimensions=(4, 8, 16, 32, 64), widths=(64, 128, 256, 512)),
-    quick=Config(draws=4, dimensions=(4, 64), widths=(64, 256), starts=4, steps=15),
+    quick=Config(draws=5, dimensions=(4, 64), widths=(64, 256), starts=4, steps=15),
     plot=Plot(x="d", y="needed m", by=("ball",), bound="m of the theorem", logx=True),
 )

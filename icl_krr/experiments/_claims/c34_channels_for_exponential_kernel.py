@@ -50,6 +50,6 @@ CLAIM = Claim(
     run=run,
     config=Config(draws=20, num_features=4, num_supports=64, temperature=0.25, steps=6, ridge=5.0),
     axes=Config(forms=("textbook", "fused", "pipelined")),
-    quick=Config(draws=3, forms=("textbook",)),
+    quick=Config(draws=5, forms=("textbook",)),
     plot=Plot(x="p - m", y="gap", by=("form",)),
 )

@@ -19,11 +19,11 @@ SPECTRA = ("two levels", "decaying")
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     gaps, ridges = np.asarray(config.gaps), np.asarray(config.ridges)
-    sigma = jnp.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
+    sigma = np.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
     results = measure(key, sigma, ridges, config)
     sine, sine_bound, relative = results.sine, results.known, results.relative
     bound, by_gap, at_zero = results.bound, results.bound_by_gap, results.bound_at_zero
-    first, lost = (np.asarray(sigma)[..., i, None] / ridges for i in (-1, -config.width - 1))
+    first, lost = (sigma[..., i, None] / ridges for i in (-1, -config.width - 1))
     plain = lambda sine: sine[..., None] ** 2 * first + (1 - sine[..., None] ** 2) * lost  # noqa: E731
     separated, of_gram = gaps > 2 * config.perturbation, results.size[..., None] / ridges
     axes = {"draw": range(config.draws), "gap / sigma_m": gaps, "spectrum": SPECTRA}
@@ -57,11 +57,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     }
 
 
-def spectra(gap: float, config: Config) -> jax.Array:
+def spectra(gap: float, config: Config) -> np.ndarray:
     """Eigenvalues of K that are not 0, ascending, with sigma_m = 1 and sigma_(m+1) = 1 - gap."""
-    i, m = jnp.arange(config.num_features, 0.0, -1), config.width
-    level = jnp.where(i <= m, 1, 1 - gap)
-    return jnp.stack([level, level * jnp.where(i <= m, m, m + 1) / i])
+    i, m = np.arange(config.num_features, 0.0, -1), config.width
+    level = np.where(i <= m, 1, 1 - gap)
+    return np.stack([level, level * np.where(i <= m, m, m + 1) / i])
 
 
 @every(1, 2)

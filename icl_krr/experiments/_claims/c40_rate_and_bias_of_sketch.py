@@ -43,15 +43,17 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     at, sketch_key = jax.random.split(key)
     task = spectral_task(at, config.spectrum, **sizes(config))
     x, p, m = task.x, config.num_features, config.width
-    P = jnp.stack([sketch(name, sketch_key, x, m) for name in ("best", "orthonormal", "gaussian")])
-    R = jnp.stack([*(metric(projection, x) for projection in P[:2]), jnp.eye(p, m)])
-    parts = []
-    for kernel in KERNELS.values():
-        errors = lambda P, R, of=kernel: width_errors(of, task, P, R, config.ridge, config.steps)  # noqa: E731
-        others = jax.lax.map(lambda pair: errors(*pair), (P, R))  # noqa: B023
-        alone = errors(jnp.eye(p), jnp.eye(p))
-        parts.append(jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), alone, others))
-    return jax.tree.map(lambda *kernels: jnp.stack(kernels), *parts)
+    P = [sketch(name, sketch_key, x, m) for name in ("best", "orthonormal", "gaussian")]
+    R = [*(metric(projection, x) for projection in P[:2]), jnp.eye(p, m)]
+    # channels >= m of a sketch are 0, so that one compiled program serves every sketch and none
+    padded = (jnp.pad(jnp.stack(part), ((0, 0), (0, 0), (0, p - m))) for part in (P, R))
+    pairs = tuple(jnp.concatenate([jnp.eye(p)[None], part]) for part in padded)
+
+    def errors(kernel: Linear | Exponential) -> dict[str, jax.Array]:
+        of = lambda P, R: width_errors(kernel, task, P, R, config.ridge, config.steps)  # noqa: E731
+        return jax.lax.map(lambda pair: of(*pair), pairs)
+
+    return jax.tree.map(lambda *kernels: jnp.stack(kernels), *map(errors, KERNELS.values()))
 
 
 CLAIM = Claim(

@@ -1,5 +1,7 @@
 """C42: the heads of trained models specialise."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +28,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         run = load(name)
         tasks = draw_tasks(key, config.tasks, run.family)
         smoother = constructions.nadaraya_watson(Gaussian(WIDTH), num_features=tasks.x.shape[-1])
-        models = run.model, blank(run.recipe, run.family), smoother
-        results, start, head = (fields(fit(model, tasks)) for model in models)
+        models = run.model, jax.jit(partial(blank, run.recipe, run.family))(), smoother
+        double = jax.tree.map(lambda leaf: np.asarray(leaf, float), models)
+        results, start, head = (fields(fit(model, tasks)) for model in double)
         bandwidths.append(np.max(abs(head.width / WIDTH - 1)))
         kernel = (results.explained >= 0.9) & (results.width > 0) & (results.distance <= 3)
         around, before = kernel & (results.distance <= 0.25), start.explained >= 0.9
@@ -66,11 +69,10 @@ def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
     part of the divergence from equal weights, and `slope` what a task adds to the error of
     log(width).
     """
-    model, n = jax.tree.map(lambda leaf: leaf.astype(float), model), tasks.x.shape[1]
 
     def pattern(task: Task) -> jax.Array:
         cache = run_with_cache(model, task, points=(POINT,))[1]
-        return cache.points[-1][POINT][:, :, 1 + n :, 1 : 1 + n]
+        return cache.points[-1][POINT][:, :, 1 + task.num_supports :, 1 : 1 + task.num_supports]
 
     away = tasks.x[:, None] - tasks.x_query[:, :, None]
     inputs = jnp.concatenate([-jnp.sum(away**2, axis=-1, keepdims=True) / 2, away], axis=-1)

@@ -11,7 +11,7 @@ from ...tasks import GaussianProcess, sample, system
 from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, every, first_below, gap, sizes, slot_gaps, tidy
 
-FIRST, LIMIT = 6, 1e-6
+FIRST, LIMIT, STATES = 6, 1e-6, ("alpha", "p", "prediction")
 PCG = "preconditioned_conjugate_gradient"
 KNOWN: dict[str, Any] = {"preconditioner": "normaliser"}
 KINDS = {  # with the interval of steps / steps of plain conjugate gradient
@@ -23,8 +23,8 @@ KINDS = {  # with the interval of steps / steps of plain conjugate gradient
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows, checks = [], {}
-    for kind, (_, _, interval) in KINDS.items():
-        results = measure(key, kind, config)
+    for kind in config.kinds:
+        interval, results = KINDS[kind][-1], measure(key, kind, config)
         steps = first_below(results.path, LIMIT)
         axes = {"kind": [kind], "draw": range(config.draws), "solver": ("normaliser", "plain")}
         rows += tidy(axes, steps=steps[None], condition=results.condition[None])
@@ -53,7 +53,7 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     options = {"num_features": 3, "ridge": ridge, "steps": config.steps}
     preconditioned, plain = getattr(constructions, PCG), constructions.conjugate_gradient
     models = preconditioned(kernel, **options, **KNOWN), plain(kernel, **options)
-    cache, other = (run_with_cache(model, task)[1] for model in models)
+    cache, other = (run_with_cache(model, task, names=STATES)[1] for model in models)
     path = getattr(solvers, PCG)(kernel, task, ridge=ridge, steps=FIRST, **KNOWN)
     exact = solvers.exact(kernel, task, ridge=ridge)
     A = system(kernel, task).gram + ridge * jnp.eye(task.num_supports)
@@ -61,7 +61,7 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     sigma = theory.preconditioned_eigenvalues(kernel, task, ridge=ridge, sink=ridge)
     low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
     return {
-        "slots": slot_gaps(cache, path, "alpha", "p", "prediction"),
+        "slots": slot_gaps(cache, path, *STATES),
         "error": gap(cache["prediction"][-1], exact.prediction),
         "path": jnp.stack(errors) / errors[0][0],
         "condition": jnp.stack([sigma[-1] / sigma[0], high / low]),
@@ -86,6 +86,7 @@ CLAIM = Claim(
     required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=20, num_supports=48, ridge=1.0, steps=100),
-    quick=Config(draws=3, steps=80),
+    axes=Config(kinds=tuple(KINDS)),
+    quick=Config(draws=5, steps=80, kinds=(*KINDS,)[:1]),
     plot=Plot(x="condition", y="steps", by=("kind", "solver"), logx=True),
 )

@@ -19,7 +19,7 @@ from ...transformer import Architecture, Transformer, init, predict, run_with_ca
 from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, gap, reading, sizes, slot_gaps, stacked, tidy
 
-RIDGE, FIRST, DEPTHS = 1.0, 6, (2, 12)
+RIDGE, FIRST, STATES = 1.0, 6, ("alpha", "r", "prediction")
 
 
 class Passes(LinearAttention):
@@ -76,7 +76,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     task, p = sample(key, LinearRegression(**sizes(config), num_queries=8)), config.num_features
     path = solvers.conjugate_gradient(Linear(), task, ridge=RIDGE, steps=FIRST)
-    prediction, cache = run_with_cache(in_passes(m, config), task)
+    prediction, cache = run_with_cache(in_passes(m, config), task, names=STATES)
     # another task with the same P^T x and y
     P = sketches.orthonormal(key, p, m)
     points = jnp.concatenate([task.x_query, task.x])
@@ -85,12 +85,13 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     twin = task.replace(x=points[8:], x_query=points[:8])
     options = {"num_features": p, "ridge": RIDGE, "steps": m, "sketch": P}
     sketched = constructions.conjugate_gradient(Linear(), **options)
-    models = [sketched, *(random_blocks(key, P, depth) for depth in DEPTHS)]
-    f, f_twin = (jnp.stack([predict(model, each) for model in models]) for each in (task, twin))
-    exact, other = (solvers.exact(Linear(), each, ridge=RIDGE).prediction for each in (task, twin))
+    models = [sketched, *(random_blocks(key, P, depth) for depth in config.depths)]
+    both = jax.tree.map(lambda *fields: jnp.stack(fields), task, twin)
+    f, f_twin = jnp.stack([jax.vmap(partial(predict, model))(both) for model in models], axis=1)
+    exact, other = jax.vmap(partial(solvers.exact, Linear(), ridge=RIDGE))(both).prediction
     sigma = theory.eigenvalues(Linear(), task)
     return {
-        "slots": slot_gaps(cache, path, "alpha", "r", "prediction"),
+        "slots": slot_gaps(cache, path, *STATES),
         "error": gap(prediction, exact),
         "lost": sigma[-m - 1] / sigma[-1],
         "same": gap(f_twin, f),
@@ -135,7 +136,7 @@ CLAIM = Claim(
     required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=10, num_features=6, num_supports=24, steps=16),
-    axes=Config(channels=(1, 2, 3)),
-    quick=Config(draws=2, channels=(2,)),
+    axes=Config(channels=(1, 2, 3), depths=(2, 12)),
+    quick=Config(draws=2, channels=(2,), depths=(2,)),
     plot=Plot(x="channels", y="one pass"),
 )
