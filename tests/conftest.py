@@ -4,11 +4,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from xla_flags import DEVICES, QUICK, known
+from xla_flags import DEVICES, QUICK
 
 # Most of the time is compilation. The commands that .ci/run runs as a user does take no flags.
-if "XLA_FLAGS" not in os.environ:
-    os.environ["XLA_FLAGS"] = known(QUICK)
+os.environ.setdefault("XLA_FLAGS", QUICK)
 
 # Matrices are small, workers take all cores, and LAPACK's threads spin while they wait for a core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

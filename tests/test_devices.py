@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from xla_flags import DEVICES, QUICK, known
+from xla_flags import DEVICES
 
 FOLDER = Path(__file__).parent / "on_eight_devices"
 
@@ -28,11 +28,14 @@ def test_on_several_devices(count, marked, files):
 
     The files are named: a pattern of all files would have pytest rewrite the asserts of JAX, too.
     """
-    flags = os.environ.get("XLA_FLAGS") or known(QUICK)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
         [*command, "-m", marked, *sorted(FOLDER.glob(files))],
-        env={**os.environ, "XLA_FLAGS": f"{flags} {DEVICES}={count}", "OPENBLAS_NUM_THREADS": "1"},
+        env={
+            **os.environ,
+            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {DEVICES}={count}",
+            "OPENBLAS_NUM_THREADS": "1",
+        },
         capture_output=True,
         text=True,
         timeout=570,

@@ -139,10 +139,8 @@ def test_a_looped_model_runs_at_any_depth(x64):
 def test_initial_predictions_have_the_size_of_y(attention, other):
     """Without LayerNorm, too, and for more than a hundred supports."""
     sizes = {"num_features": 4, "width": 32, "depth": 16, "heads": 1, "layer_norm": False, **other}
-    model, task = (
-        ik.init(jax.random.key(0), ik.Architecture(attention=attention, **sizes)),
-        draw(0, n=128),
-    )
+    model = ik.init(jax.random.key(0), ik.Architecture(attention=attention, **sizes))
+    task = draw(0, n=128)
     assert np.max(np.abs(ik.predict(model, task))) < 30 * np.max(np.abs(task.y))
 
 

@@ -99,14 +99,18 @@ def test_the_gradient_of_a_training_step_is_a_sum_over_devices():
 
 @pytest.mark.slow
 def test_training_has_the_same_losses(monkeypatch):
-    """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks."""
+    """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks.
+
+    A Gaussian process draws y by eigenvectors, whose signs change with rounding.
+    """
     monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 9)
+    family = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
     spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
     settings = ik.training.Training(steps=4, batch=21, log_every=1, validation=9, min_supports=3)
 
     def curve():
         model = ik.init(jax.random.key(0), spec)
-        _, rows = ik.training.train(model, FAMILY, settings)
+        _, rows = ik.training.train(model, family, settings)
         return np.array([[row["loss"], row["validation"], row["exact"]] for row in rows[1:]])
 
     expected = curve()
