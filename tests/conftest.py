@@ -165,5 +165,5 @@ def browser():
 
 
 def pytest_sessionfinish():
-    """At the end, no garbage need be looked for."""
+    """The process ends: the garbage collector need not run again."""
     gc.freeze()

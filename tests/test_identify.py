@@ -370,7 +370,7 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     hat = np.asarray(jax.jit(lambda task: ik.probes.hat_matrix(answers, task))(single))
     expected = single.x_query @ single.x.T * 2 * single.y
     np.testing.assert_allclose(hat[0], expected, rtol=1e-6, atol=1e-9)
-    tasks = stacked(single, single)
+    tasks = stacked(single, one_task(1, p=3, n=6, q=queries))
     many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(tasks)
     np.testing.assert_allclose(np.asarray(many)[0], hat, rtol=1e-10)
     with pytest.raises(ValueError, match="has no derivative in x or x_query"):

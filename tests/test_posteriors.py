@@ -177,7 +177,7 @@ def test_evidences_that_differ_by_thousands_neither_overflow_nor_become_nan():
     slope, (evidence, weights) = numpy(slope_and_slots(np.array([1e-2, 1.0, 1e4])))
     assert np.isfinite(evidence).all()
     assert evidence.dtype == np.float32
-    assert np.ptp(evidence[-1, 1:]) > 1000
+    assert np.ptp(evidence[-1, -1]) > 1000
     assert np.isfinite(weights).all()
     assert np.allclose(weights.sum(-1), 1, atol=1e-6)
     assert np.isfinite(slope).all()

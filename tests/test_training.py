@@ -70,6 +70,9 @@ def test_the_gradient_of_chunks_is_that_of_the_batch(monkeypatch):
     monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 4 * 2 * 11)
     gradient = jax.jit(ik.training.loss_and_gradient, static_argnums=2)
     chex.assert_trees_all_close(gradient(model, tasks, "every"), expected, rtol=1e-4, atol=1e-6)
+    for name, given in (("where", ("all",)), ("objective", ("every", "huber"))):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            ik.training.loss_and_gradient(model, tasks, *given)
 
 
 def test_the_gradient_stores_products_with_weights_for_a_chunk_of_tasks(monkeypatch):
@@ -142,12 +145,10 @@ def test_training_lowers_the_loss_below_that_of_the_mean():
 
 def test_a_step_is_compiled_once_for_its_shapes(programs):
     state = start(small(), SMALL)
-    for noise in (0.1, 0.2):
-        programs.clear()
-        for _ in range(3):
-            state, _ = ik.training.advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
-    assert programs == []
-    assert int(state.step) == 6
+    for noise in (0.1, 0.1, 0.2):
+        state, _ = ik.training.advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
+    assert programs.count("jit(state_after)") <= 1
+    assert int(state.step) == 3
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):

@@ -139,8 +139,9 @@ def _processor() -> str:
     """The name and the family of the processor, where the system tells them."""
     facts = Path("/proc/cpuinfo")
     text = facts.read_text() if facts.exists() else ""
-    found = re.findall("(?:cpu family|model name)\\s*: (.*)", text)
-    return f"{found[1]}, family {found[0]}" if len(found) > 1 else platform.processor()
+    found = dict(re.findall("(model name|cpu family)\\s*: (.*)", text))
+    name, family = found.get("model name", platform.processor()), found.get("cpu family")
+    return f"{name}, family {family}" if family else name
 
 
 def _line(record: Any) -> bytes:

@@ -101,7 +101,7 @@ def test_the_gradient_of_a_training_step_is_a_sum_over_devices():
 def test_training_has_the_same_losses(monkeypatch):
     """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks.
 
-    A Gaussian process draws y by eigenvectors, whose signs change with rounding.
+    Tasks are linear: a Gaussian process draws y by eigenvectors, whose signs change with rounding.
     """
     monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 9)
     family = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)

@@ -57,6 +57,7 @@ def recover(key: jax.Array, tau: jax.Array, shift: jax.Array, config: Config) ->
 
 
 def recover_in(dtype: str, drawn: Task, tau: jax.Array, shift: jax.Array) -> tuple:
+    """The same in one dtype."""
     task, kernel = drawn.astype(dtype), Exponential(tau.astype(dtype))
     log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
     # one step of size 1 from alpha = 0 predicts k y

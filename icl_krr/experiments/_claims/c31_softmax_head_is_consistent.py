@@ -28,11 +28,11 @@ class Inputs(NamedTuple):
 
 SPHERE = Inputs("sphere, exponential kernel", 3, 2, 1 / (4 * np.pi), Exponential)
 LINE = Inputs("line, Gaussian kernel", 1, 1, 1 / 4, Gaussian)
-PLACES = {place.name: place for place in (SPHERE, LINE)}
+PLACES = (SPHERE, LINE)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    parts = *(estimator(PLACES[at], config, key) for at in config.inputs), gradients(config, key)
+    parts = *(estimator(place, config, key) for place in PLACES), gradients(config, key)
     checks = {name: check for _, part in parts for name, check in part.items()}
     return [row for rows, _ in parts for row in rows], checks
 
@@ -183,11 +183,10 @@ CLAIM = Claim(
     # `sizes` are numbers of supports, `dimensions` those of queries and keys.
     config=Config(draws=16, num_supports=64, tasks=20),
     axes=Config(
-        inputs=tuple(PLACES),
         sizes=(64, 128, 256, 512, 1024),
         bandwidths=(0.12, 0.15, 0.19, 0.24, 0.3, 0.38, 0.47),
         dimensions=(4, 16, 64, 256, 1024),
     ),
-    quick=Config(draws=8, inputs=(SPHERE.name,), sizes=(64, 256), dimensions=(4, 256), tasks=10),
+    quick=Config(draws=8, sizes=(64, 256), dimensions=(4, 256), tasks=10),
     plot=Plot(x="n", y="error at the best bandwidth", by=("inputs",), logx=True),
 )

@@ -114,6 +114,6 @@ CLAIM = Claim(
     # Queries, keys and values have d entries, for each d of `dimensions`.
     config=Config(draws=16),
     axes=Config(dimensions=(8, 16, 32, 64)),
-    quick=Config(draws=8, dimensions=(8,)),
+    quick=Config(draws=8, dimensions=(8, 16)),
     plot=Plot(x="d", y="n where both cost the same", by=("features",), logx=True),
 )
