@@ -127,9 +127,9 @@ def main() -> None:
     options = ["--seed", str(args.seed), *(["--quick"] if args.quick else ["--repeats", "5"])]
     settings = []
     for cores, instructions in SETTINGS:
-        print(name := f"{instructions}, cores: {cores}", flush=True)
-        found = rows(measured((cores, instructions), options))
-        settings.append({"name": name, "rows": found})
+        name = f"{instructions}, cores: {cores}"
+        print(name, flush=True)
+        settings.append({"name": name, "rows": rows(measured((cores, instructions), options))})
     record = {"meta": records.meta("shapes", seed=args.seed), "settings": settings}
     records.finish("shapes", record, document, args.quick)
 

@@ -81,6 +81,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    """The process ends: the garbage collector need not run again."""
+    gc.freeze()
+
+
 def promoting(make):
     """Optax's optimisers promote: they raise floats to integer counts. What calls them does not."""
 
@@ -162,8 +167,3 @@ def browser():
         opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield opened
         opened.close()
-
-
-def pytest_sessionfinish():
-    """The process ends: the garbage collector need not run again."""
-    gc.freeze()

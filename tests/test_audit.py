@@ -171,7 +171,7 @@ def test_newton_schulz_knows_its_error_where_the_residual_lies():
     solve = jax.jit(lambda task: ik.solvers.newton_schulz(
         LINEAR, task, ridge=2e-9, steps=24,
         spectrum=ik.spectral_bounds(LINEAR, task, ridge=2e-9)))  # fmt: skip
-    for number in range(120):
+    for number in range(240):
         sizes = 10 ** rng.uniform(0, 5, size=P)
         x, y, at = (rng.normal(size=size) for size in ((8, P), 8, (Q, P)))
         mask = np.arange(8) != number % 8
@@ -185,4 +185,4 @@ def test_newton_schulz_knows_its_error_where_the_residual_lies():
         wrong += bool(result.status.ok) and not error < 0.01
         right += bool(result.status.ok)
     assert wrong == 0
-    assert right > 1
+    assert right > 3

@@ -285,7 +285,7 @@ def test_rounded_slots_hold_values_of_their_format(x64):
     assert np.array_equal(rounded, ik.run_with_hooks(model, task, hooks))
     stored = np.asarray(cache["C"])
     assert np.array_equal(stored, stored.astype(jnp.bfloat16).astype(float))
-    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"gamma": "float16"}))
+    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"Ap": "bfloat16"}))
     for prediction in (rounded, scratch):
         assert 1e-6 < relative(prediction, exact) < 0.2
     same = ik.probes.round_slots(model, {"C": "float64"})

@@ -28,14 +28,11 @@ def test_on_several_devices(count, marked, files):
 
     The files are named: a pattern of all files would have pytest rewrite the asserts of JAX, too.
     """
+    flags = f"{os.environ['XLA_FLAGS']} {DEVICES}={count}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
         [*command, "-m", marked, *sorted(FOLDER.glob(files))],
-        env={
-            **os.environ,
-            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {DEVICES}={count}",
-            "OPENBLAS_NUM_THREADS": "1",
-        },
+        env={**os.environ, "XLA_FLAGS": flags, "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=570,

@@ -223,9 +223,13 @@ def test_gradients(name):
     at = {k: v for k, v in RULES[name].items() if k != "squash"}
     rng = np.random.default_rng(0)
     direction = jax.tree.map(lambda value: rng.normal(), at)
-    moved = [jax.tree.map(lambda v, d: v + t * d, at, direction) for t in (-1e-6, 0.0, 1e-6)]  # noqa: B023
     task = draw(10, 3, T)
-    (less, _), (_, slopes), (more, _) = (size_and_slopes(name, values, task) for values in moved)
+
+    def moved(t):
+        values = jax.tree.map(lambda value, change: value + t * change, at, direction)
+        return size_and_slopes(name, values, task)
+
+    (less, _), (_, slopes), (more, _) = map(moved, (-1e-6, 0.0, 1e-6))
     slope = sum(jax.tree.leaves(jax.tree.map(np.multiply, slopes, direction)))
     assert np.isclose(slope, (more - less) / 2e-6, rtol=1e-5)
 

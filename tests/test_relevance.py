@@ -97,9 +97,8 @@ def test_equal_weights_and_units_of_features_do_not_matter(x64):
 @pytest.mark.parametrize("count", [4, 14])
 def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, count):
     """Its values, and so its ridges, depend on the origin and grow with the number of features."""
-    x = np.column_stack([X, RNG.uniform(size=(60, 10))])
-    x = ((x - x.mean(axis=0)) / x.std(axis=0) + offset) * (np.arange(14) < count)
-    task = ik.Task(x, Y, x)
+    x = np.column_stack([X, RNG.uniform(size=(60, 10))])[:, :count]
+    task = ik.Task((x - x.mean(axis=0)) / x.std(axis=0) + offset, Y, x)
     kernel = ik.Exponential(float(count * (1 + offset**2)))
     fit = _relevance.maximise_marginal_likelihood(kernel, task, 0.1)
     start = ik.solvers.exact(kernel, task, ridge=0.1)

@@ -145,9 +145,10 @@ def test_training_lowers_the_loss_below_that_of_the_mean():
 
 def test_a_step_is_compiled_once_for_its_shapes(programs):
     state = start(small(), SMALL)
-    for noise in (0.1, 0.1, 0.2):
+    programs.clear()
+    for noise in (0.2, 0.2, 0.4):  # not that of LINEAR, whose step other tests compile
         state, _ = ik.training.advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
-    assert programs.count("jit(state_after)") <= 1
+    assert len(programs) <= 1
     assert int(state.step) == 3
 
 

@@ -270,6 +270,8 @@ def test_hooks_see_and_replace(task, model):
 
     plain, *changed = map(run, np.concatenate([np.ones((1, 8)), 1 - np.eye(8)]).astype("f"))
     assert relative(plain, ik.predict(model, task)) < 1e-6
+    same = ik.run_with_hooks(model, task, {"blocks.3.attn": lambda value, where: value})
+    assert np.array_equal(same, ik.predict(model, task))
     # the prediction accumulates on its own: nothing that follows reads alpha
     felt = [not np.array_equal(prediction, plain) for prediction in changed]
     assert felt == [point != "attn.alpha" for point in points]

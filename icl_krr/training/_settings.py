@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LIKELIHOOD = "gaussian"
+OBJECTIVES, PLACES = ("squared_error", LIKELIHOOD), ("queries", "every")
 """The objective that needs a predictive distribution."""
 
 

@@ -25,7 +25,7 @@ from ..transformer._weights import check_model
 from ..uncertainty import log_density
 from ._batches import batch, check_observed
 from ._reference import Optimal, optimal, regression
-from ._settings import LIKELIHOOD, Training
+from ._settings import LIKELIHOOD, OBJECTIVES, PLACES, Training
 
 
 @readable
@@ -146,8 +146,8 @@ def sum_and_count(
 
     For `store_products`, see `icl_krr.transformer.forward`.
     """
-    checks.choice("where", where, ("queries", "every"))
-    checks.choice("objective", objective, ("squared_error", LIKELIHOOD))
+    checks.choice("where", where, PLACES)
+    checks.choice("objective", objective, OBJECTIVES)
     y, keep = task.y_query, jnp.ones(task.num_queries, bool)
     if where == "every":
         y, keep = jnp.concatenate([task.y, y]), jnp.concatenate([support_mask(task), keep])
@@ -242,8 +242,8 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             f"decay must be <= 1, because it is a fraction of learning_rate, got {s.decay}"
         )
-    checks.choice("objective", s.objective, ("squared_error", LIKELIHOOD))
-    checks.choice("loss", s.loss, ("queries", "every"))
+    checks.choice("objective", s.objective, OBJECTIVES)
+    checks.choice("loss", s.loss, PLACES)
     checks.choice("target", s.target, ("outputs", "exact"))
     if s.target == "exact" and optimal(family) is None:
         raise ValueError(

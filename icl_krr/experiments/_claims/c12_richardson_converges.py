@@ -103,6 +103,6 @@ CLAIM = Claim(
     run=run,
     config=Config(draws=5, steps=100),
     axes=Config(sizes=(16, 64, 256)),
-    quick=Config(draws=2, sizes=(16,), steps=40),
+    quick=Config(draws=2, sizes=(16, 64), steps=40),
     plot=Plot(x="step", y="error", by=("ridge, c, step",), bound="bound"),
 )

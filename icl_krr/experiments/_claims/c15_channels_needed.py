@@ -88,6 +88,6 @@ CLAIM = Claim(
     run=run,
     config=Config(draws=50, num_features=8, num_supports=24, steps=6, ridge=1.0),
     axes=Config(layouts=tuple(LAYOUTS)),
-    quick=Config(draws=5, layouts=("CG textbook",)),
+    quick=Config(draws=5, layouts=("CG textbook", "Chebyshev")),
     plot=Plot(x="p - m", y="gap", by=("solver",)),
 )

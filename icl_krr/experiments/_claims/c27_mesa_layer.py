@@ -75,6 +75,6 @@ CLAIM = Claim(
     run=run,
     config=Config(draws=5, num_supports=32),
     axes=Config(features=(2, 4, 8)),
-    quick=Config(draws=2, features=(4,), num_supports=12),
+    quick=Config(draws=2, features=(2, 4), num_supports=12),
     plot=Plot(x="step", y="gap", by=("p",)),
 )

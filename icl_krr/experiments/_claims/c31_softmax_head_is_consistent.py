@@ -32,7 +32,7 @@ PLACES = (SPHERE, LINE)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    parts = *(estimator(place, config, key) for place in PLACES), gradients(config, key)
+    parts = [*(estimator(place, config, key) for place in PLACES), gradients(config, key)]
     checks = {name: check for _, part in parts for name, check in part.items()}
     return [row for rows, _ in parts for row in rows], checks
 

@@ -23,8 +23,8 @@ KINDS = {  # with the interval of steps / steps of plain conjugate gradient
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows, checks = [], {}
-    for kind in KINDS:
-        interval, results = KINDS[kind][-1], measure(key, kind, config)
+    for kind, (_, _, interval) in KINDS.items():
+        results = measure(key, kind, config)
         steps = first_below(results.path, LIMIT)
         axes = {"kind": [kind], "draw": range(config.draws), "solver": ("normaliser", "plain")}
         rows += tidy(axes, steps=steps[None], condition=results.condition[None])
