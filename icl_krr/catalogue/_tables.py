@@ -17,7 +17,7 @@ KERNELS = by_name(
 
 FAMILIES = by_name(
     FamilyEntry("gaussian_process", recipe_fields=("kernel", "spread", "noise_spread")),
-    FamilyEntry("linear", {"condition": "condition", "sparsity": "sparsity"}),
+    FamilyEntry("linear", {name: name for name in ("condition", "conditions", "sparsity")}),
     FamilyEntry("relu_network", {"hidden": "hidden"}),
     FamilyEntry("decision_tree", {"tree_depth": "depth"}),
     FamilyEntry("sinusoids", {"frequency": "frequency"}),

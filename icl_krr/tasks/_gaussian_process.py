@@ -114,7 +114,9 @@ class LinearRegression(_samplers.InOneProgram):
     Args:
         noise: variance >= 0 of $e$, a scalar; may be traced; default 0.1.
         condition: condition number >= 1 of the features' covariance, a scalar; may be traced;
-            default 1. If `spectrum` is given, `condition` has no effect.
+            default 1. If `conditions` or `spectrum` is given, `condition` has no effect.
+        conditions: condition numbers >= 1, one of which every task draws; default None. If
+            `spectrum` is given, `conditions` has no effect.
         spectrum: diagonal of $S$, p values > 0; may be traced; by default, the values decrease
             geometrically from 1 to 1 / `condition`.
         inputs: distribution of x, "normal" (default) or "uniform".
@@ -130,6 +132,7 @@ class LinearRegression(_samplers.InOneProgram):
 
     noise: Any = 0.1
     condition: Any = 1.0
+    conditions: Any = None
     spectrum: Any = None
     num_features: int = static(default=8)
     num_supports: int = static(default=64)
@@ -142,6 +145,8 @@ class LinearRegression(_samplers.InOneProgram):
         _samplers.check_sizes(self)
         _samplers.check_noise(self.noise)
         checks.at_least("condition", self.condition, 1)
+        for value in self.conditions or ():
+            checks.at_least("conditions", value, 1)
         checks.choice("inputs", self.inputs, ("normal", "uniform"))
         if self.sparsity is not None:
             checks.count("sparsity", self.sparsity)
@@ -163,7 +168,11 @@ class LinearRegression(_samplers.InOneProgram):
         white = _samplers.draw_inputs(at, self, None)
         spectrum = self.spectrum
         if spectrum is None:
-            spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
+            condition = jnp.asarray(self.condition, float)
+            if self.conditions is not None:
+                several = jnp.stack([jnp.asarray(value, float) for value in self.conditions])
+                condition = jax.random.choice(jax.random.fold_in(rotation, 0), several)
+            spectrum = condition ** -jnp.linspace(0, 1, p)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
             x = matmul(x, sequential_on_cpu(partial(jax.random.orthogonal, n=p))(rotation).T)

@@ -71,6 +71,9 @@ class TaskRecipe:
     1 / noise_spread to noise_spread."""
     condition: float = 1.0
     """Condition number of the covariance of the features, for linear regression."""
+    conditions: tuple[float, ...] | None = None
+    """Condition numbers, one of which each task of linear regression draws; default: `condition`
+    for all."""
     sparsity: int | None = None
     """Number of nonzero weights, for linear regression; default: all."""
     hidden: int = 100

@@ -1,5 +1,13 @@
 from ._error_profile import Protocol, exact_hyperparameters, profile_targets
 from ._probe_controls import family_of, in_dtype_of_tasks, read_by_probe, tasks_of, untrained
+from ._probe_similarity import (
+    KERNEL_SOLVERS,
+    NORMALISED_SOLVERS,
+    compared_by_cosine,
+    inputs_of,
+    iterates,
+    similarities,
+)
 from ._probe_tools import (
     EXACT,
     IDENTIFIED,
@@ -31,7 +39,9 @@ __all__ = [
     "EXACT",
     "IDENTIFIED",
     "INTERVAL_QUANTILES",
+    "KERNEL_SOLVERS",
     "NEAR",
+    "NORMALISED_SOLVERS",
     "NULLS",
     "RESOLUTION",
     "TIED",
@@ -39,10 +49,13 @@ __all__ = [
     "IdentifyConfig",
     "Protocol",
     "SiteCodes",
+    "compared_by_cosine",
     "exact_hyperparameters",
     "examine",
     "family_of",
     "in_dtype_of_tasks",
+    "inputs_of",
+    "iterates",
     "paired_differences",
     "point_names",
     "profile_targets",
@@ -54,6 +67,7 @@ __all__ = [
     "run_interventions",
     "run_model",
     "run_oracle",
+    "similarities",
     "split_halves",
     "status_of",
     "streams_at",

@@ -1,0 +1,336 @@
+"""`python -m benchmarks.probe_similarity`: do linear probes tell whose iterates a model holds?
+
+Models of known solver first, then trained ones. `--folder` keeps what was read.
+"""
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import converged, profiles, records, streams
+from benchmarks.profiles import OUTCOMES, Row, matrix, outcome_of, share
+from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, of
+from icl_krr import experiments as lab
+from icl_krr.experiments import Lines, identify, solverbench as bench, to_markdown
+from icl_krr.experiments.identify import iterates, similarities
+from icl_krr.probes import streams as channels_of
+from icl_krr.tasks import Task, map_tasks, system
+from icl_krr.training import reference
+from icl_krr.transformer import Transformer, predict_batch
+
+TASKS, QUICK_TASKS = 2000, 40
+RANDOM_NUMBERS = "random numbers"
+ROLES = {
+    "query": "the token of the query, from which the published probe decodes all alpha",
+    "support": "the token of each support, from which a probe decodes its alpha",
+}
+SOLVERS_READ = (*identify.KERNEL_SOLVERS, *identify.NORMALISED_SOLVERS)
+NULLS = {"the model": "read", "random weights": "untrained", "inputs alone": "inputs"}
+
+ABOUT = """\
+`python -m benchmarks.probe_similarity` reads models as Cawley (2026) does: after layer l, a linear
+probe decodes the coefficients alpha of a solver after l steps, and the mean over layers of the
+cosine between decoded and right numbers is the similarity to that solver. The model is then called
+like the solver with the largest one. {tasks} tasks, of which a fifth scores the probes; float64.
+
+- Tokens: {roles}.
+- Solvers: gradient descent with the best step size of each task, as published, Chebyshev iteration
+  and CG; on Gaussian kernels, preconditioned Richardson and Chebyshev iteration, too.
+- right: the solver that runs has the largest similarity. among: it has not, but is not
+  distinguishable from the largest (95 %, all candidates together, bootstrap of the tasks). certain
+  and wrong: a wrong solver is alone.
+- Controls: the model with random weights; no model, but x and y as they are, all of a task at the
+  query and its own at a support; random numbers instead of iterates (at most {random:.3f}).
+- A probe is the same in every rotation of the channels, so rotated models have the similarities of
+  plain ones.
+"""
+
+
+def cases() -> Iterator[Case]:
+    """Known models that run a solver whose iterates are probed for, and models that run none."""
+    for case in profiles.cases():
+        if case.kind in (DISTRACTOR, RANDOM) or case.about in SOLVERS_READ:
+            yield case
+
+
+def reader(case: Case, one: bench.BenchFamily) -> Callable[[Task, str], jax.Array] | None:
+    """The channels [L + 1, tokens, d] of a model at the tokens of a role; None without tokens."""
+    model = streams.subject_of(case._replace(kind=PLAIN) if case.kind == JUNK else case, one).reader
+    if not isinstance(model, Transformer):
+        return None
+    if case.kind != JUNK:
+        return partial(channels_of, model)
+    key = streams.key_of(case.about, case.kernel, JUNK)
+
+    def with_junk(task: Task, role: str) -> jax.Array:
+        at = task.x_query if role == "query" else task.x
+        own = task.replace(x_query=at, y_query=None)
+        return streams.with_junk(own, channels_of(model, task, role), key, int(case.level))
+
+    return with_junk
+
+
+@cache
+def targets_of(one: bench.BenchFamily, kernel: str, count: int) -> tuple[Task, Row]:
+    """Tasks of a family with one query, and iterates of solvers on them."""
+    sampler: Any = dataclasses.replace(one.sampler, num_queries=1)  # pyright: ignore
+    tasks = lab.draw_tasks(jax.random.key(one.config.seed), count, sampler)
+    chosen = one.kernel(kernel)
+    return tasks, iterates(chosen, one.ridge(chosen), tasks, one.config.steps)
+
+
+def read(channels: Callable[[Task, str], jax.Array], tasks: Task, targets: Mapping) -> Row:
+    """The similarities of channels to targets, by role, and which are not distinguishable."""
+    record = {}
+    for role in ROLES:
+        each = jax.jit(partial(map_tasks, lambda task, role=role: channels(task, role)))(tasks)
+        record[role] = said_of(np.asarray(each)[:, :, : 1 if role == "query" else None], targets)
+    return record
+
+
+def said_of(channels: np.ndarray, targets: Mapping[str, np.ndarray]) -> Row:
+    found = similarities(channels, targets)
+    means, names = {name: one.mean for name, one in found.items()}, [*found]
+    behind = identify.compared_by_cosine(found)
+    tied = [name for name, low in zip(names, behind.low[:, 0], strict=True) if low <= 0]
+    nearest = names[behind.leader]
+    return {
+        "nearest": nearest,
+        "tied": [name for name in tied if name != nearest],
+        "similarity": means,
+        "layers": {name: one.layers.tolist() for name, one in found.items()},
+    }
+
+
+def inputs_alone(tasks: Task, targets: Mapping[str, np.ndarray]) -> Row:
+    """The similarities of the inputs of a model, which are the same after every layer."""
+    layers = next(iter(targets.values())).shape[1]
+    record = {}
+    for role in ROLES:
+        inputs = identify.inputs_of(tasks, role)
+        record[role] = said_of(np.repeat(inputs, layers, axis=1), targets)
+    return record
+
+
+def examine(case: Case, config: bench.BenchConfig) -> Row:
+    """Read one model of SolverBench."""
+    began = time.perf_counter()
+    one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
+    tasks, targets = targets_of(one, case.kernel, QUICK_TASKS if config.quick else TASKS)
+    channels = reader(case, one)
+    return {
+        **case._asdict(),
+        "right": [name for name in streams.subject_of(case, one).names if name in targets],
+        "read": {} if channels is None else read(channels, tasks, targets),
+        "inputs": inputs_alone(tasks, targets),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def examine_trained(folder: Path, count: int) -> Row:
+    """Read a trained model, the same model with random weights, and no model."""
+    began, run, key = time.perf_counter(), lab.load(folder), jax.random.key(0)
+    family: Any = run.family
+    kernel, ridge = family.optimal()
+    tasks = lab.draw_tasks(key, count, family)
+    targets = iterates(kernel, float(ridge), tasks, run.model.steps)
+    noise = np.random.default_rng(0).standard_normal(targets[identify.KERNEL_SOLVERS[0]].shape)
+    model = identify.in_dtype_of_tasks(run.model, tasks)
+    other = identify.untrained(model, tasks, jax.random.fold_in(key, 1))
+    return {
+        "read": read(partial(channels_of, model), tasks, targets),
+        "random": read(partial(channels_of, model), tasks, {RANDOM_NUMBERS: noise}),
+        "untrained": read(partial(channels_of, other), tasks, targets),
+        "inputs": inputs_alone(tasks, targets),
+        "errors": [errors_of(model, one, count) for one in conditions_of(family)],
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def conditions_of(family: Any) -> list[Any]:
+    """The family with each of its condition numbers, or as it is."""
+    several = getattr(family, "conditions", None)
+    if several is None:
+        return [family]
+    return [dataclasses.replace(family, condition=one, conditions=None) for one in several]
+
+
+def errors_of(model: Transformer, family: Any, count: int) -> Row:
+    """Mean squared errors of a model, of exact regression, and of solvers after its layers."""
+    tasks, (kernel, ridge) = lab.draw_tasks(jax.random.key(2), count, family), family.optimal()
+    crosses = map_tasks(lambda task: system(kernel, task).cross, tasks)
+    predictions = {"model": predict_batch(model, tasks)}
+    for name, alpha in iterates(kernel, float(ridge), tasks, model.steps).items():
+        predictions[name] = jnp.einsum("bqn,bn->bq", crosses, alpha[:, -1])
+    errors = {name: float(jnp.mean((f - tasks.y_query) ** 2)) for name, f in predictions.items()}
+    exact = reference(family, jax.random.key(3)).losses(tasks)["exact"]
+    return {"condition": float(getattr(family, "condition", 1)), "exact": exact, **errors}
+
+
+def listed(rows: Iterable[Row]) -> list[Row]:
+    """Models with tokens that run a solver whose iterates are probed for."""
+    return [row for row in rows if row["right"] and row["read"]]
+
+
+def known_table(rows: list[Row]) -> Lines:
+    """What each reading says of models of known solver, and of models that run none."""
+    header = ["models", "token", "number", *OUTCOMES, "the right one", "the best other one"]
+    lines = []
+    for kind in (PLAIN, JUNK, NOISE):
+        each = listed(of(rows, kind))
+        for role in ROLES if each else ():
+            said = [(row, row["read"][role]) for row in each]
+            outcomes = [outcome_of(*pair) for pair in said]
+            cells = [share(one == name for one in outcomes) for name in OUTCOMES]
+            both = [best_of(*pair) for pair in said]
+            cells += [f"{median(values):.3f}" for values in zip(*both, strict=True)]
+            lines.append([kind, role, str(len(each)), *cells])
+    return header, lines
+
+
+def best_of(row: Row, said: Row) -> tuple[float, float]:
+    """The largest similarity to a solver that runs, and to another one."""
+    found = said["similarity"]
+    right = [found[name] for name in row["right"]]
+    return max(right), max(found[name] for name in found if name not in row["right"])
+
+
+def strangers_table(rows: list[Row]) -> Lines:
+    """Models that run none of the solvers: how they are called."""
+    header, lines = ["models", "token", "number", "one solver alone", "largest similarity"], []
+    for kind in (DISTRACTOR, RANDOM):
+        each = [row for row in of(rows, kind) if row["read"] and not row["right"]]
+        for role in ROLES if each else ():
+            said = [row["read"][role] for row in each]
+            names = Counter(one["nearest"] for one in said).most_common()
+            alone = share(not one["tied"] for one in said)
+            lines.append(
+                [kind, role, str(len(each)), alone, ", ".join(f"{n} {c}" for n, c in names)]
+            )
+    return header, lines
+
+
+def confusion(rows: list[Row], role: str) -> Lines:
+    """Models without junk and noise, by the solver that runs and by the largest similarity."""
+    each = listed(of(rows, PLAIN))
+    pairs = [(row["right"][0], row["read"][role]["nearest"]) for row in each]
+    names = [name for name in SOLVERS_READ if any(name in pair for pair in pairs)]
+    _, counts = matrix(pairs, names, names)
+    lines = ([str(count or "") for count in line] for line in counts)
+    return ["runs", *names], [[true, *line] for true, line in zip(names, lines, strict=True)]
+
+
+def inputs_table(rows: list[Row], trained: Mapping[str, Row]) -> Lines:
+    """The similarities of the inputs alone, a line for each family of tasks."""
+    families = {}
+    for row in of(rows, PLAIN):
+        families.setdefault(f"{row['tasks']} tasks, {row['kernel']} kernel", row["inputs"])
+    families |= {f"tasks of {name}": row["inputs"] for name, row in trained.items()}
+    header, lines = ["tasks", "token", *SOLVERS_READ], []
+    for words, inputs in families.items():
+        lines += [[words, role, *cells(inputs[role])] for role in ROLES]
+    return header, lines
+
+
+def cells(said: Row) -> list[str]:
+    """The similarities to solvers, and a dash for those that are not probed for."""
+    found = said["similarity"]
+    return [f"{found[name]:.3f}" if name in found else "-" for name in SOLVERS_READ]
+
+
+def trained_table(trained: Mapping[str, Row]) -> Lines:
+    """The similarities of trained models, of the same with random weights, and of the inputs."""
+    header, lines = ["model", "token", "read from", *SOLVERS_READ, "largest, tied"], []
+    for name, row in trained.items():
+        for role in ROLES:
+            for words, part in NULLS.items():
+                said = row[part][role]
+                tied = ", ".join((said["nearest"], *said["tied"]))
+                lines.append([name, role, words, *cells(said), tied])
+    return header, lines
+
+
+def errors_table(trained: Mapping[str, Row]) -> Lines:
+    """Errors of trained models and of solvers over those of exact regression."""
+    names, lines = ("model", *SOLVERS_READ), []
+    for name, row in trained.items():
+        for errors in row["errors"]:
+            exact = errors["exact"]
+            ratios = [f"{errors[n] / exact:.3g}" if n in errors else "-" for n in names]
+            lines.append([name, f"{errors['condition']:g}", f"{exact:.3g}", *ratios])
+    return ["trained", "condition number", "exact", *(f"{name} / exact" for name in names)], lines
+
+
+def markdown(record: Row) -> str:
+    rows, trained = record["rows"], record["trained"]
+    roles = "; ".join(f"{name}: {words}" for name, words in ROLES.items())
+    noise = [row["random"][role]["similarity"] for row in trained.values() for role in ROLES]
+    random = max(abs(one[RANDOM_NUMBERS]) for one in noise)
+    parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"], random=random)]
+    tables = {
+        "Models of known solver": known_table(rows),
+        "Models that run none of the solvers": strangers_table(rows),
+        **{f"Largest similarity, read from the {role}": confusion(rows, role) for role in ROLES},
+        "No model: the inputs alone": inputs_table(rows, trained),
+        "Trained models": trained_table(trained),
+        "Errors of predictions, of solvers after as many steps as the model has layers": (
+            errors_table(trained)
+        ),
+    }
+    parts += [f"{title}:\n\n{to_markdown(table)}\n" for title, table in tables.items() if table[1]]
+    return "\n".join(parts)
+
+
+def folders() -> dict[str, Path]:
+    """The trained models: the last and the earlier stages of each, and an older decoder."""
+    found = {}
+    for name in (*converged.recipes(), "linear-decoder"):
+        stages = sorted(
+            records.RUNS.glob(f"{name}/*/model.msgpack"), key=lambda p: int(p.parent.name)
+        )
+        found |= {f"{name}, {path.parent.name} updates": path.parent for path in stages}
+        if (records.RUNS / name / "model.msgpack").exists():
+            found[name] = records.RUNS / name
+    return found
+
+
+def main() -> None:
+    args = records.options(__doc__, folder=True)
+    jax.config.update("jax_enable_x64", True)
+    config, every, places = bench.BenchConfig(), tuple(dict.fromkeys(cases())), folders()
+    count = TASKS
+    if args.quick:
+        config, count = bench.BenchConfig(**bench.QUICK, quick=True), QUICK_TASKS
+        every, places = profiles.QUICK_CASES, {"linear-decoder": places["linear-decoder"]}
+    settings = dataclasses.asdict(config) | {"count": count}
+
+    def weights(cell: lab.Cell) -> str:
+        return sha256((places[cell["model"]] / "model.msgpack").read_bytes()).hexdigest()
+
+    known = lab.Study("known", settings, {"case": every}, lambda at: examine(at["case"], config))
+    others = lab.Study(
+        "trained",
+        {"count": count},
+        {"model": places},
+        lambda at: examine_trained(places[at["model"]], count),
+        weights,
+    )
+    rows = [row for _, row in records.finished(known, args.folder / "known")]
+    trained = {at["model"]: row for at, row in records.finished(others, args.folder / "trained")}
+    facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64", "tasks": count}
+    record = {"meta": records.meta("probe_similarity", **facts), "rows": rows, "trained": trained}
+    records.finish("probe-similarity", records.rounded(record), markdown, args.quick)
+
+
+if __name__ == "__main__":
+    main()

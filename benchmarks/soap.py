@@ -1,0 +1,79 @@
+"""SOAP (Vyas et al., 2024), which optax does not have: Adam in the eigenbasis of Shampoo."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+EVERY = 10
+"""Updates from one change of the bases to the next."""
+
+
+class Moments(NamedTuple):
+    """What is kept of one array of weights: matrices [..., m, n] have bases, others do not.
+
+    `rows` and `columns` are means of G G^T and G^T G, and `left` and `right` are bases near their
+    eigenvectors, in which `second`, the mean of squares, is taken.
+    """
+
+    first: jax.Array
+    second: jax.Array
+    rows: Any = None
+    columns: Any = None
+    left: Any = None
+    right: Any = None
+
+
+def orthogonal(matrices: jax.Array) -> jax.Array:
+    """Bases of the columns, one after the other: batched factorisations at once deadlock."""
+    return jax.lax.map(lambda one: jnp.linalg.qr(one)[0], matrices)
+
+
+def soap(
+    rate: optax.Schedule, b1: float = 0.95, b2: float = 0.95, eps: float = 1e-8
+) -> optax.GradientTransformation:
+    """Return the optimiser, for stacked matrices [blocks, m, n], with one pair of bases each."""
+
+    def start(weight: jax.Array) -> Moments:
+        zero = jnp.zeros_like(weight)
+        if weight.ndim < 3 or min(weight.shape[-2:]) == 1:
+            return Moments(zero, zero)
+        eyes = [jnp.zeros_like(zero, shape=(len(zero), k, k)) for k in zero.shape[-2:]]
+        return Moments(zero, zero, *eyes, *(one + jnp.eye(one.shape[-1]) for one in eyes))
+
+    def init(weights: Any) -> tuple[jax.Array, list[Moments]]:
+        return jnp.zeros((), int), [start(weight) for weight in jax.tree.leaves(weights)]
+
+    def step(count: jax.Array, slope: jax.Array, old: Moments) -> tuple[jax.Array, Moments]:
+        def mean(weight: float, past: jax.Array, now: jax.Array) -> jax.Array:
+            return weight * past + (1 - weight) * now
+
+        first, rest = mean(b1, old.first, slope), ()
+        turned, direction = slope, first
+        if old.left is not None:
+            transposed = jnp.swapaxes(slope, -2, -1)
+            rows = mean(b2, old.rows, slope @ transposed)
+            columns = mean(b2, old.columns, transposed @ slope)
+            left, right = jax.lax.cond(
+                count % EVERY == 1,
+                lambda: (orthogonal(rows @ old.left), orthogonal(columns @ old.right)),
+                lambda: (old.left, old.right),
+            )
+            back = jnp.swapaxes(left, -2, -1)
+            turned, direction = back @ slope @ right, back @ first @ right
+            rest = rows, columns, left, right
+        second = mean(b2, old.second, turned**2)
+        scale = jnp.sqrt(second / (1 - b2**count)) + eps
+        change = direction / (1 - b1**count) / scale
+        if rest:
+            change = rest[2] @ change @ jnp.swapaxes(rest[3], -2, -1)
+        return -rate(count) * change, Moments(first, second, *rest)
+
+    def update(slopes: Any, state: Any, _: Any = None) -> tuple[Any, Any]:
+        count, moments = state[0] + 1, state[1]
+        leaves, tree = jax.tree.flatten(slopes)
+        pairs = [step(count, *both) for both in zip(leaves, moments, strict=True)]
+        return tree.unflatten([pair[0] for pair in pairs]), (count, [pair[1] for pair in pairs])
+
+    return optax.GradientTransformation(init, update)
