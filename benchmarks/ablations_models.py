@@ -13,7 +13,12 @@ import icl_krr as ik
 from benchmarks.records import Row as Record, rounded
 from icl_krr.catalogue import SOLVERS, compared, taken
 from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench as bench
-from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
+from icl_krr.experiments.identify import (
+    in_dtype_of_tasks,
+    profile_targets,
+    ridge_regression,
+    streams_of_batch,
+)
 from icl_krr.experiments.solverbench import BenchConfig, BenchFamily, largest_eigenvalues
 from icl_krr.transformer import Architecture, Transformer, init
 
@@ -215,11 +220,6 @@ def without_parts(model: Transformer, tasks: ik.Task) -> tuple[np.ndarray, dict[
 
 
 @jax.jit
-def exact_predictions(kernel: Any, ridge: Any, tasks: ik.Task) -> jax.Array:
-    return ik.map_tasks(lambda task: ik.solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
-
-
-@jax.jit
 def layer_errors(model: Transformer, probe: Any, tasks: ik.Task) -> jax.Array:
     """Squared errors of a linear probe after every layer, summed over queries [b, L + 1]."""
     predictions = ik.map_tasks(lambda task: ik.probes.layerwise(model, task, probe), tasks)
@@ -231,7 +231,7 @@ def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Reco
     began, tasks = time.process_time(), one.tasks
     model = in_dtype_of_tasks(model, tasks)
     intact, without = without_parts(model, tasks.replace(y_query=None))
-    best = np.asarray(exact_predictions(*exact_of(one.sampler), tasks))
+    best = np.asarray(profile_targets(tasks, *exact_of(one.sampler)).exact)
     others = {"change": intact, "target": np.asarray(outputs_of(tasks)), "exact": best}
     sums = partial(np.sum, axis=-1)
     sizes = {name: sums((intact - other) ** 2) for name, other in others.items()}

@@ -3,9 +3,8 @@
 Every stage is kept in `benchmarks/runs`, and the same command goes on from the last one.
 """
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from optax import contrib
 
 from benchmarks import records
-from benchmarks.decoders import LENGTHS, Cell, excess, recipe_of
 from benchmarks.records import RUNS, Row, meta
 from benchmarks.soap import soap
 from icl_krr import experiments as lab
+from icl_krr.experiments.identify import profile_targets
 from icl_krr.tasks import Sampler
-from icl_krr.training import load_weights, loss_and_gradient, reference, save_weights
+from icl_krr.training import Training, load_weights, loss_and_gradient, reference, save_weights
 from icl_krr.transformer import Transformer, predict_batch
 
 FIRST, STAGE, ENOUGH = 1024, 16384, 0.9
@@ -33,49 +31,58 @@ SMALL, LARGE, GROWTH = 16, 64, 65536
 RATE, WARMUP, FLAT, SPAN = 2e-3, 100, 16384, 0.15
 """Learning rate, the updates in which it rises at the start of a stage, those after which it falls
 as their inverse root, and the share of the updates that the average of the weights covers."""
+SIZES: Any = {"num_supports": 16, "num_queries": 1}
 VALIDATION, CHUNK = 8192, 256
 """Validation tasks, and updates of one program."""
 KEPT = tuple(1024 * 4**k for k in range(5))
 """Updates after which the average is kept."""
 MINUTES = 180
+SCALING = lab.RUNS / "scaling.csv"
+
+
+LIMITED = ("converged-gp-2d-depth-4", "converged-gp-2d-depth-12")
+"""Models that have `GROWTH` updates only, to compare depths; their stages are not kept."""
+SHIPPED = {
+    "gp-decoder-4": LIMITED[0],
+    "gp-decoder-8": "converged-gp-2d",
+    "gp-decoder-12": LIMITED[1],
+}
+"""Reference runs of the package, by the model that they are."""
 
 
 def recipes() -> dict[str, lab.Recipe]:
-    """Three decoders of width 32 with 8 blocks; their settings of training hold for no stage."""
-    curves = [recipe_of(Cell(num_features=p, lengthscale=LENGTHS[p]), FIRST) for p in (1, 2)]
-    task = lab.TaskRecipe("linear", 4, 16, 1, noise=0.003, conditions=(1.0, 10.0, 100.0))
-    lines = dataclasses.replace(curves[0], task=task)
-    names = ("converged-gp-1d", "converged-gp-2d", "converged-linear")
-    return dict(zip(names, (*curves, lines), strict=True))
+    """GPT-2-style decoders of width 32; their settings of training are those of no stage."""
+    kernel: Any = {"inputs": "uniform", "noise": 0.05}
+    tasks = {
+        "converged-gp-1d": lab.TaskRecipe(num_features=1, lengthscale=0.57, **SIZES, **kernel),
+        "converged-gp-2d": lab.TaskRecipe(num_features=2, lengthscale=0.8, **SIZES, **kernel),
+        "converged-linear": lab.TaskRecipe(
+            "linear", num_features=4, noise=0.003, conditions=(1.0, 10.0, 100.0), **SIZES
+        ),
+    }
+    models = {name: lab.ModelRecipe("decoder", width=32, depth=8) for name in tasks}
+    for name in LIMITED:
+        tasks[name] = tasks["converged-gp-2d"]
+        models[name] = lab.ModelRecipe("decoder", width=32, depth=int(name.split("-")[-1]))
+    training = Training(batch=SMALL, learning_rate=RATE, loss="every")
+    return {name: lab.Recipe(task, models[name], training) for name, task in tasks.items()}
 
 
-def matrices(weights: Any) -> Any:
-    """The matrices of a model, for Muon: those of each block, between channels."""
-    axes = contrib.MuonDimensionNumbers(1, 2)
-    return jax.tree.map(lambda w: axes if w.ndim == 3 and min(w.shape[1:]) > 1 else None, weights)
-
-
-OPTIMISERS: dict[str, Callable[[optax.Schedule], optax.GradientTransformation]] = {
-    "AdamW": optax.adamw,
-    "Muon": partial(contrib.muon, muon_weight_dimension_numbers=matrices, consistent_rms=0.2),
-    "SOAP": soap,
-}
-
-
-def optimiser_of(name: str, before: Any, largest: Any) -> optax.GradientTransformation:
-    """An optimiser for a stage that begins after `before` updates."""
+def optimiser_of(before: Any, largest: Any) -> optax.GradientTransformation:
+    """The optimiser for a stage that begins after `before` updates."""
 
     def rate(count: Any) -> jax.Array:
-        fall = jnp.sqrt(FLAT / jnp.maximum(before + count, FLAT))
-        return largest * jnp.minimum(1, count / WARMUP) * fall
+        step = jnp.asarray(count, float)
+        fall = jnp.sqrt(FLAT / jnp.maximum(before + step, FLAT))
+        return largest * jnp.minimum(step / WARMUP, 1) * fall
 
-    return optax.chain(optax.clip_by_global_norm(1.0), OPTIMISERS[name](rate))
+    return optax.chain(optax.clip_by_global_norm(1.0), soap(rate))
 
 
-@partial(jax.jit, static_argnames=("name", "batch"))
-def chunk(state: Any, family: Sampler, name: str, batch: int, before: Any, largest: Any) -> Any:
+@partial(jax.jit, static_argnames="batch")
+def chunk(state: Any, family: Sampler, batch: int, before: Any, largest: Any) -> Any:
     """`CHUNK` updates of weights, their average, the moments, the key and the number of updates."""
-    optimiser = optimiser_of(name, before, largest)
+    optimiser = optimiser_of(before, largest)
 
     def update(state: Any, _: None) -> tuple[Any, jax.Array]:
         weights, average, moments, key, count = state
@@ -83,7 +90,7 @@ def chunk(state: Any, family: Sampler, name: str, batch: int, before: Any, large
         loss, slope = loss_and_gradient(weights, tasks, "every")
         change, moments = optimiser.update(slope, moments, weights)
         weights, count = optax.apply_updates(weights, change), count + 1
-        share = jnp.minimum(1, 1 / (SPAN * count))
+        share = 1 / jnp.maximum(SPAN * count.astype(float), 1)
         average = jax.tree.map(lambda mean, now: mean + share * (now - mean), average, weights)
         return (weights, average, moments, key, count), loss
 
@@ -91,16 +98,16 @@ def chunk(state: Any, family: Sampler, name: str, batch: int, before: Any, large
 
 
 def stage(
-    models: Any, family: Sampler, seed: int, before: int, after: int, name: str, largest: float
+    models: Any, family: Sampler, seed: int, before: int, after: int, largest: float = RATE
 ) -> tuple[Any, Row]:
     """Weights and average after further updates, with a new state of the optimiser; what it took.
 
     Seconds are those of the CPU, without compilation.
     """
     batch = LARGE if before >= GROWTH else SMALL
-    moments = optimiser_of(name, 0, largest).init(models[0])
+    moments = optimiser_of(0, largest).init(models[0])
     state = *models, moments, jax.random.key(seed), jnp.asarray(before)
-    run = chunk.lower(state, family, name, batch, before, largest).compile()
+    run = chunk.lower(state, family, batch, before, largest).compile()
     began, wall, losses = time.process_time(), time.perf_counter(), []
     for _ in range((after - before) // CHUNK):
         state, loss = run(state, family, before, largest)
@@ -111,12 +118,26 @@ def stage(
     return state[:2], row
 
 
-def errors(model: Transformer, family: Sampler) -> Row:
-    """Mean squared errors of a model and of the baselines on the same validation tasks."""
+def excess_of(model: Transformer, family: Any) -> tuple[float, float]:
+    """The excess error over exact regression, and half of its 95 % interval over tasks.
+
+    Exact regression is the mean of the output given the supports. So the excess error is the mean
+    square of the difference from it, which varies less over tasks than the difference of errors.
+    """
+    tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, family)
+    targets = profile_targets(tasks, *family.optimal())
+    gaps = np.asarray(predict_batch(model, tasks) - targets.exact, float) ** 2
+    exact = float(jnp.mean((targets.exact - targets.truth) ** 2))
+    return float(gaps.mean() / exact), float(1.96 * gaps.std() / VALIDATION**0.5 / exact)
+
+
+def errors(model: Transformer, family: Any) -> Row:
+    """The excess error of a model, and mean squared errors of it and of the baselines."""
     tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, family)
     baselines = reference(family, jax.random.key(52)).losses(tasks)
     error = float(jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2))
-    return {"validation": error, "ratio": error / baselines["exact"], **baselines}
+    ratio, (excess, _) = error / baselines["exact"], excess_of(model, family)
+    return {"excess": excess, "validation": error, "ratio": ratio, **baselines}
 
 
 def ends() -> Iterator[int]:
@@ -132,7 +153,7 @@ def converged(rows: list[Row]) -> bool:
     if not rows or rows[-1]["step"] <= GROWTH:
         return False
     before = [row for row in rows if 2 * row["step"] == rows[-1]["step"]]
-    return bool(before) and excess(rows[-1]) > ENOUGH * excess(before[0])
+    return bool(before) and rows[-1]["excess"] > ENOUGH * before[0]["excess"]
 
 
 def trained(name: str, recipe: lab.Recipe, folder: Path, minutes: float) -> list[Row]:
@@ -148,20 +169,21 @@ def trained(name: str, recipe: lab.Recipe, folder: Path, minutes: float) -> list
         before = rows[-1]["step"] if rows else 0
         if after <= before:
             continue  # an earlier run kept it
-        if converged(rows) or sum(row["cpu_seconds"] for row in rows) > 60 * minutes:
+        spent = sum(row["cpu_seconds"] for row in rows) / 60
+        if converged(rows) or spent > minutes or (name in LIMITED and before == GROWTH):
             break
-        models, row = stage(models, family, recipe.training.seed, before, after, "SOAP", RATE)
+        models, row = stage(models, family, recipe.training.seed, before, after)
         rows.append(row | errors(models[1], family))
         keep(folder, name, recipe, models, rows)
-        print(f"{name}: {after} updates, excess {excess(rows[-1]):.4f}", flush=True)
+        print(f"{name}: {after} updates, excess {rows[-1]['excess']:.4f}", flush=True)
     return rows
 
 
 def keep(folder: Path, name: str, recipe: lab.Recipe, models: Any, rows: list[Row]) -> None:
     """Write a stage: the average as the model of the run, and the weights to go on from."""
     steps = rows[-1]["step"]
-    places = [folder, *([folder / str(steps)] if steps in KEPT else [])]
-    for place in places:
+    kept = steps in KEPT and name not in LIMITED
+    for place in (folder, folder / str(steps))[: 1 + kept]:
         place.mkdir(parents=True, exist_ok=True)
         lab.replace(place / "recipe.json", recipe.to_json().encode())
         save_weights(place / "model.msgpack", models[1])
@@ -171,12 +193,95 @@ def keep(folder: Path, name: str, recipe: lab.Recipe, models: Any, rows: list[Ro
     lab.replace(folder / "metrics.csv", lab.to_csv(rows))
 
 
+def stages(limited: bool = True) -> dict[str, Path]:
+    """The folders of models, each after the stages that are kept and after the last one."""
+    found = {}
+    for name in recipes():
+        metrics = RUNS / name / "metrics.csv"
+        if metrics.exists() and (limited or name not in LIMITED):
+            last = lab.from_csv(metrics)[-1]["step"]
+            kept = [RUNS / name / str(step) for step in KEPT if step < last]
+            places = {f"{name}, {place.name} updates": place for place in kept if place.is_dir()}
+            found |= places | {f"{name}, {last} updates": RUNS / name}
+    return found
+
+
+def stage_row(folder: Path) -> Row:
+    """The row of a stage in the file that the package has."""
+    run, top = lab.load(folder), folder if folder.parent == RUNS else folder.parent
+    rows = lab.from_csv(top / "metrics.csv")
+    if top != folder:
+        rows = [row for row in rows if row["step"] <= int(folder.name)]
+    excess, sampling = excess_of(run.model, run.family)
+    task, model = vars(run.recipe.task), vars(run.recipe.model)
+    return {
+        "model": top.name,
+        **{key: model[key] for key in ("depth", "width")},
+        **{key: task[key] for key in lab.TASK_SETTINGS},
+        "seed": run.recipe.training.seed,
+        "updates": rows[-1]["step"],
+        "converged": converged(rows),
+        "excess": excess,
+        "sampling": sampling,
+    }
+
+
+def ship(name: str, target: Path) -> None:
+    """Copy a model to the reference runs of the package."""
+    for file in ("recipe.json", "model.msgpack", "metrics.csv", "meta.json"):
+        lab.replace(target / file, (RUNS / name / file).read_bytes())
+
+
+def table(models: dict[str, list[Row]]) -> lab.Lines:
+    """The excess after each doubling, a line for each model."""
+    rows = [{"model": name, "rows": each} for name, each in models.items()]
+    columns = {
+        "model": "model",
+        "updates": lambda row: str(row["rows"][-1]["step"]),
+        "excess after 1024, 2048, 4096, ... updates": lambda row: ", ".join(
+            f"{one['excess']:.3g}" for one in row["rows"] if one["step"].bit_count() == 1
+        ),
+        "last excess": lambda row: f"{row['rows'][-1]['excess']:.3g}",
+        "error / exact": lambda row: f"{row['rows'][-1]['ratio']:.4g}",
+        "no longer falls": lambda row: "yes" if converged(row["rows"]) else "no",
+        "CPU minutes": lambda row: f"{sum(one['cpu_seconds'] for one in row['rows']) / 60:.0f}",
+    }
+    return records.table(rows, columns)
+
+
+def markdown(record: Row) -> str:
+    return f"{ABOUT}\n{lab.to_markdown(table(record['models']))}"
+
+
+ABOUT = f"""\
+`python -m benchmarks.converged` trains GPT-2-style decoders (LayerNorm, GELU, learned positions,
+causal softmax attention with 4 heads, x and y interleaved) of 8 blocks and width 32 from outputs
+alone: on Gaussian processes with one and with two features (Gaussian kernel, lengthscale 0.57 and
+0.8, inputs uniform in (-1, 1), noise variance 0.05), and on linear functions of 4 features whose
+covariance has the condition number 1, 10 or 100 (noise variance 0.003), with 16 supports. SOAP,
+batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates; the model is the average of the last
+{SPAN:.0%} of the updates. The state of SOAP begins anew in every stage of at most {STAGE} updates.
+"Excess": mean square of the difference from exact regression over the error of exact regression, at
+one query after all supports, on {VALIDATION} tasks. "No longer falls": the last doubling of the
+updates lowered it by less than a tenth. Models of other depths have {GROWTH} updates.
+"""
+
+
 def main() -> None:
     minutes = {"type": float, "default": MINUTES, "help": "most minutes of a CPU for a model"}
     names = {"nargs": "*", "default": [*recipes()], "choices": [*recipes()]}
-    args = records.options(__doc__, minutes=minutes, models=names)
+    args = records.options(__doc__, quick="", minutes=minutes, models=names)
     for name in args.models:
         trained(name, recipes()[name], RUNS / name, args.minutes)
+    metrics = {name: RUNS / name / "metrics.csv" for name in recipes()}
+    models = {name: lab.from_csv(path) for name, path in metrics.items() if path.exists()}
+    facts = {"dtype": "float32", "seed": 0, "optimiser": "SOAP", "rate": RATE}
+    record = {"meta": meta("converged", "optax", **facts), "models": models}
+    records.finish("converged", records.rounded(record), markdown, False)
+    gaussian = [folder for name, folder in stages().items() if "-gp-" in name]
+    lab.replace(SCALING, lab.to_csv([stage_row(folder) for folder in gaussian]))
+    for target, name in SHIPPED.items():
+        ship(name, lab.RUNS / target)
 
 
 if __name__ == "__main__":

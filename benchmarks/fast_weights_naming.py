@@ -16,14 +16,15 @@ import jax.numpy as jnp
 
 import icl_krr as ik
 from benchmarks import records
+from benchmarks.fitted import QUICK, fitted
 from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
-from benchmarks.subjects import QUICK, place_of, recipes, trained
 from icl_krr import experiments
 from icl_krr.catalogue import SOLVERS, Box, candidate, register
 from icl_krr.experiments import Cell, Lines, Recipe, Study, draw_tasks, project, to_markdown
 from icl_krr.experiments.identify import run_oracle
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
+from icl_krr.training import Training
 
 GATE = 0.1
 RULES: dict[str, dict[str, float]] = {
@@ -51,8 +52,8 @@ EDGES: dict[str, tuple[str, dict[str, float]]] = {
     "converged": ("prefix_conjugate_gradient", {"ridge": 0.5}),
 }
 """Models near the edge between two rules, {words: (rule, parameters)}."""
-DECODERS = ("linear-decoder-linear-2", "linear-decoder-linear-5")
 BARE = "attention only"
+DECODERS = ("linear-decoder-linear-2", "linear-decoder-linear-5", BARE)
 
 
 class Case(NamedTuple):
@@ -183,14 +184,15 @@ def means(spaces: Any) -> Record:
 
 
 def decoders(quick: bool) -> dict[str, Recipe]:
-    """Recipes of decoders with linear attention: two of the grid, and one without anything else."""
-    chosen = {name: recipe for name, recipe in recipes().items() if name in DECODERS}
-    bare, plain = chosen[DECODERS[0]], {"layer_norm": False, "hidden": 0}
-    bare = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
+    """Recipes of decoders with linear attention: of two depths, and one without anything else."""
+    task = experiments.TaskRecipe("linear", 3, 12, 1, noise=0.05)
+    training = Training(2000, learning_rate=0.002, loss="every", log_every=500, validation=2048)
+    shallow, deep = (experiments.ModelRecipe("decoder", "linear", 32, depth) for depth in (2, 5))
+    bare = dataclasses.replace(shallow, layer_norm=False, hidden=0)
+    models = dict(zip(DECODERS, (shallow, deep, bare), strict=True))
     if quick:
-        training = dataclasses.replace(bare.training, **QUICK)
-        return {BARE: dataclasses.replace(bare, training=training)}
-    return chosen | {BARE: bare}
+        models, training = {BARE: bare}, dataclasses.replace(training, **QUICK)
+    return {name: Recipe(task, model, training) for name, model in models.items()}
 
 
 def answered(folder: Path, seed: int, count: int) -> Record:
@@ -354,7 +356,8 @@ def main() -> None:
         every, count = every[:1], 8
 
     def read(cell: Cell) -> Record:
-        return trained(grid, top, cell) | answered(place_of(top, **cell), 7, count)
+        folder = top / f"{cell['model'].replace(' ', '-')}-{cell['seed']}"
+        return fitted(grid[cell["model"]], folder)[1] | answered(folder, 7, count)
 
     settings = {"tasks": count}
     study = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))

@@ -5,10 +5,10 @@ Models of known solver first, then trained ones. `--folder` keeps what was read.
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +23,7 @@ from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, of
 from icl_krr import experiments as lab
 from icl_krr.experiments import Lines, identify, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import iterates, similarities
-from icl_krr.probes import streams as channels_of
+from icl_krr.probes import streams as streams_of
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer, predict_batch
@@ -69,13 +69,13 @@ def reader(case: Case, one: bench.BenchFamily) -> Callable[[Task, str], jax.Arra
     if not isinstance(model, Transformer):
         return None
     if case.kind != JUNK:
-        return partial(channels_of, model)
+        return partial(streams_of, model)
     key = streams.key_of(case.about, case.kernel, JUNK)
 
     def with_junk(task: Task, role: str) -> jax.Array:
         at = task.x_query if role == "query" else task.x
         own = task.replace(x_query=at, y_query=None)
-        return streams.with_junk(own, channels_of(model, task, role), key, int(case.level))
+        return streams.with_junk(own, streams_of(model, task, role), key, int(case.level))
 
     return with_junk
 
@@ -90,12 +90,11 @@ def targets_of(one: bench.BenchFamily, kernel: str, count: int) -> tuple[Task, R
 
 
 def read(channels: Callable[[Task, str], jax.Array], tasks: Task, targets: Mapping) -> Row:
-    """The similarities of channels to targets, by role, and which are not distinguishable."""
-    record = {}
-    for role in ROLES:
-        each = jax.jit(partial(map_tasks, lambda task, role=role: channels(task, role)))(tasks)
-        record[role] = said_of(np.asarray(each)[:, :, : 1 if role == "query" else None], targets)
-    return record
+    """What the similarities of channels to targets say, by role."""
+    return {
+        role: said_of(np.asarray(identify.channels_of(channels, role, tasks)), targets)
+        for role in ROLES
+    }
 
 
 def said_of(channels: np.ndarray, targets: Mapping[str, np.ndarray]) -> Row:
@@ -112,16 +111,6 @@ def said_of(channels: np.ndarray, targets: Mapping[str, np.ndarray]) -> Row:
     }
 
 
-def inputs_alone(tasks: Task, targets: Mapping[str, np.ndarray]) -> Row:
-    """The similarities of the inputs of a model, which are the same after every layer."""
-    layers = next(iter(targets.values())).shape[1]
-    record = {}
-    for role in ROLES:
-        inputs = identify.inputs_of(tasks, role)
-        record[role] = said_of(np.repeat(inputs, layers, axis=1), targets)
-    return record
-
-
 def examine(case: Case, config: bench.BenchConfig) -> Row:
     """Read one model of SolverBench."""
     began = time.perf_counter()
@@ -132,7 +121,7 @@ def examine(case: Case, config: bench.BenchConfig) -> Row:
         **case._asdict(),
         "right": [name for name in streams.subject_of(case, one).names if name in targets],
         "read": {} if channels is None else read(channels, tasks, targets),
-        "inputs": inputs_alone(tasks, targets),
+        "inputs": read(partial(identify.inputs_of, layers=config.steps), tasks, targets),
         "seconds": time.perf_counter() - began,
     }
 
@@ -146,12 +135,12 @@ def examine_trained(folder: Path, count: int) -> Row:
     targets = iterates(kernel, float(ridge), tasks, run.model.steps)
     noise = np.random.default_rng(0).standard_normal(targets[identify.KERNEL_SOLVERS[0]].shape)
     model = identify.in_dtype_of_tasks(run.model, tasks)
-    other = identify.untrained(model, tasks, jax.random.fold_in(key, 1))
+    other: Any = identify.untrained(model, tasks, jax.random.fold_in(key, 1))
     return {
-        "read": read(partial(channels_of, model), tasks, targets),
-        "random": read(partial(channels_of, model), tasks, {RANDOM_NUMBERS: noise}),
-        "untrained": read(partial(channels_of, other), tasks, targets),
-        "inputs": inputs_alone(tasks, targets),
+        "read": read(partial(streams_of, model), tasks, targets),
+        "random": read(partial(streams_of, model), tasks, {RANDOM_NUMBERS: noise}),
+        "untrained": read(partial(streams_of, other), tasks, targets),
+        "inputs": read(partial(identify.inputs_of, layers=model.steps), tasks, targets),
         "errors": [errors_of(model, one, count) for one in conditions_of(family)],
         "seconds": time.perf_counter() - began,
     }
@@ -186,15 +175,19 @@ def known_table(rows: list[Row]) -> Lines:
     """What each reading says of models of known solver, and of models that run none."""
     header = ["models", "token", "number", *OUTCOMES, "the right one", "the best other one"]
     lines = []
-    for kind in (PLAIN, JUNK, NOISE):
-        each = listed(of(rows, kind))
-        for role in ROLES if each else ():
-            said = [(row, row["read"][role]) for row in each]
-            outcomes = [outcome_of(*pair) for pair in said]
-            cells = [share(one == name for one in outcomes) for name in OUTCOMES]
-            both = [best_of(*pair) for pair in said]
-            cells += [f"{median(values):.3f}" for values in zip(*both, strict=True)]
-            lines.append([kind, role, str(len(each)), *cells])
+    for kind, role in product((PLAIN, JUNK, NOISE, DISTRACTOR, RANDOM), ROLES):
+        each = [row for row in of(rows, kind) if row["read"]]
+        if not each:
+            continue
+        said = [(row, row["read"][role]) for row in each if row["right"]]
+        counts = [share(outcome_of(*pair) == name for pair in said) for name in OUTCOMES]
+        if said:
+            both = zip(*(best_of(*pair) for pair in said), strict=True)
+            counts += [f"{median(values):.3f}" for values in both]
+        else:
+            alone = share(not row["read"][role]["tied"] for row in each)
+            counts = ["-", "-", "-", f"{alone} have one name", "-", "-"]
+        lines.append([kind, role, str(len(said or each)), *counts])
     return header, lines
 
 
@@ -203,21 +196,6 @@ def best_of(row: Row, said: Row) -> tuple[float, float]:
     found = said["similarity"]
     right = [found[name] for name in row["right"]]
     return max(right), max(found[name] for name in found if name not in row["right"])
-
-
-def strangers_table(rows: list[Row]) -> Lines:
-    """Models that run none of the solvers: how they are called."""
-    header, lines = ["models", "token", "number", "one solver alone", "largest similarity"], []
-    for kind in (DISTRACTOR, RANDOM):
-        each = [row for row in of(rows, kind) if row["read"] and not row["right"]]
-        for role in ROLES if each else ():
-            said = [row["read"][role] for row in each]
-            names = Counter(one["nearest"] for one in said).most_common()
-            alone = share(not one["tied"] for one in said)
-            lines.append(
-                [kind, role, str(len(each)), alone, ", ".join(f"{n} {c}" for n, c in names)]
-            )
-    return header, lines
 
 
 def confusion(rows: list[Row], role: str) -> Lines:
@@ -230,34 +208,29 @@ def confusion(rows: list[Row], role: str) -> Lines:
     return ["runs", *names], [[true, *line] for true, line in zip(names, lines, strict=True)]
 
 
-def inputs_table(rows: list[Row], trained: Mapping[str, Row]) -> Lines:
-    """The similarities of the inputs alone, a line for each family of tasks."""
-    families = {}
+def similarity_table(parts: Mapping[tuple[str, str], Row]) -> Lines:
+    """The similarities of models, or of their inputs, by the model and by what is read."""
+    lines = []
+    for (name, words), read in parts.items():
+        for role, said in read.items():
+            found = (said["similarity"].get(solver) for solver in SOLVERS_READ)
+            cells = ["-" if one is None else f"{one:.3f}" for one in found]
+            lines.append([name, words, role, *cells, ", ".join((said["nearest"], *said["tied"]))])
+    return ["model or tasks", "read from", "token", *SOLVERS_READ, "largest, tied"], lines
+
+
+def inputs_table(rows: list[Row]) -> Lines:
+    families: dict[tuple[str, str], Row] = {}
     for row in of(rows, PLAIN):
-        families.setdefault(f"{row['tasks']} tasks, {row['kernel']} kernel", row["inputs"])
-    families |= {f"tasks of {name}": row["inputs"] for name, row in trained.items()}
-    header, lines = ["tasks", "token", *SOLVERS_READ], []
-    for words, inputs in families.items():
-        lines += [[words, role, *cells(inputs[role])] for role in ROLES]
-    return header, lines
-
-
-def cells(said: Row) -> list[str]:
-    """The similarities to solvers, and a dash for those that are not probed for."""
-    found = said["similarity"]
-    return [f"{found[name]:.3f}" if name in found else "-" for name in SOLVERS_READ]
+        tasks = f"{row['tasks']} tasks, {row['kernel']} kernel"
+        families.setdefault((tasks, "inputs alone"), row["inputs"])
+    return similarity_table(families)
 
 
 def trained_table(trained: Mapping[str, Row]) -> Lines:
     """The similarities of trained models, of the same with random weights, and of the inputs."""
-    header, lines = ["model", "token", "read from", *SOLVERS_READ, "largest, tied"], []
-    for name, row in trained.items():
-        for role in ROLES:
-            for words, part in NULLS.items():
-                said = row[part][role]
-                tied = ", ".join((said["nearest"], *said["tied"]))
-                lines.append([name, role, words, *cells(said), tied])
-    return header, lines
+    names = product(trained, NULLS)
+    return similarity_table({(name, words): trained[name][NULLS[words]] for name, words in names})
 
 
 def errors_table(trained: Mapping[str, Row]) -> Lines:
@@ -278,10 +251,9 @@ def markdown(record: Row) -> str:
     random = max(abs(one[RANDOM_NUMBERS]) for one in noise)
     parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"], random=random)]
     tables = {
-        "Models of known solver": known_table(rows),
-        "Models that run none of the solvers": strangers_table(rows),
+        "Models of known solver, and models that run none of the solvers": known_table(rows),
         **{f"Largest similarity, read from the {role}": confusion(rows, role) for role in ROLES},
-        "No model: the inputs alone": inputs_table(rows, trained),
+        "No model: the inputs alone": inputs_table(rows),
         "Trained models": trained_table(trained),
         "Errors of predictions, of solvers after as many steps as the model has layers": (
             errors_table(trained)
@@ -291,24 +263,11 @@ def markdown(record: Row) -> str:
     return "\n".join(parts)
 
 
-def folders() -> dict[str, Path]:
-    """The trained models: the last and the earlier stages of each, and an older decoder."""
-    found = {}
-    for name in (*converged.recipes(), "linear-decoder"):
-        stages = sorted(
-            records.RUNS.glob(f"{name}/*/model.msgpack"), key=lambda p: int(p.parent.name)
-        )
-        found |= {f"{name}, {path.parent.name} updates": path.parent for path in stages}
-        if (records.RUNS / name / "model.msgpack").exists():
-            found[name] = records.RUNS / name
-    return found
-
-
 def main() -> None:
     args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, every, places = bench.BenchConfig(), tuple(dict.fromkeys(cases())), folders()
-    count = TASKS
+    config, every, count = bench.BenchConfig(), tuple(dict.fromkeys(cases())), TASKS
+    places = converged.stages(limited=False) | {"linear-decoder": records.RUNS / "linear-decoder"}
     if args.quick:
         config, count = bench.BenchConfig(**bench.QUICK, quick=True), QUICK_TASKS
         every, places = profiles.QUICK_CASES, {"linear-decoder": places["linear-decoder"]}

@@ -208,14 +208,6 @@ def candidates_of(rows: list[Row]) -> list[str]:
     return [name for name in compared() if any(name in one["distances"] for one in readings)]
 
 
-def confusion(rows: list[Row], reader: str, how: str) -> Lines:
-    """Rotated models by the solver that runs and by the nearest candidate or null."""
-    names, counts = counted(rows, reader, how)
-    cells = ([str(count or "") for count in line] for line in counts)
-    lines = [[true, *line] for true, line in zip(names, cells, strict=False) if any(line)]
-    return ["runs", *names], lines
-
-
 def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
     each = read_by(listed(of(rows, PLAIN)), reader, how)
     pairs = [(row["right"][0], next(iter(reading["distances"]))) for row, reading in each]
@@ -267,13 +259,6 @@ def markdown(record: Row) -> str:
         "What each reading says of models of known solver, and of models that run no candidate. "
         '"Right one" and "next one": median distance in log10 of the solver that runs, and of the '
         "nearest other one": summary(rows),
-        **{
-            f"Rotated models, nearest candidate or null by {how}, read from {reader}": (
-                confusion(rows, reader, how)
-            )
-            for how in HOWS[::2]
-            for reader in (OWN, PROBE)
-        },
         "The same models through their streams (`python -m benchmarks.streams`, all candidates of "
         "the catalogue)": beside(rows),
     }

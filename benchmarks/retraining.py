@@ -10,8 +10,8 @@ from pathlib import Path
 import jax
 
 from benchmarks import records
+from benchmarks.fitted import ERRORS, QUICK, fitted
 from benchmarks.records import Row as Record
-from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
 from icl_krr import experiments
 from icl_krr.experiments import Cell, Recipe, RetrainingStudy, Rows, blank, family, to_markdown
 from icl_krr.tasks import sample
@@ -117,6 +117,11 @@ def quick() -> dict[str, RetrainingStudy]:
         )
         for name, study in experiments.RETRAINING_STUDIES.items()
     }
+
+
+def mean_ratio(name: str, rows: list[Record]) -> str:
+    """The mean error of a baseline over that of exact regression."""
+    return f"{sum(row[name] / row['exact'] for row in rows) / len(rows):.3g}"
 
 
 def main() -> None:

@@ -1,15 +1,12 @@
 """`python -m benchmarks.runs`: evaluate the reference runs on tasks not used in training."""
 
-import json
-
 import jax
 import numpy as np
 
 import icl_krr as ik
 from benchmarks.records import RUNS, folder_of, options
-from icl_krr.experiments import RUNS as PACKAGE_RUNS, load, to_markdown, training_minutes
+from icl_krr.experiments import RUNS as PACKAGE_RUNS, load, to_markdown
 from icl_krr.tasks import Sampler, Task, sample
-from icl_krr.transformer import step_cost
 
 CHUNK, TASKS, SEED = 2048, 20480, 77
 
@@ -53,27 +50,9 @@ def reached(name: str) -> list[str]:
     return [f"`{name}`", f"{least:.3g}", f"{loss:.3g}", ratio, noisy]
 
 
-def compute(name: str) -> list[str]:
-    """What the training of a run took, from its recipe and its files.
-
-    The time is that of the training steps. A gradient counts as two forward passes.
-    """
-    folder = folder_of(name)
-    run = load(folder)
-    meta = json.loads((folder / "meta.json").read_text())
-    training = run.recipe.training
-    minutes = training_minutes(folder / "metrics.csv")
-    task = ik.tasks.sample(jax.random.key(0), run.family)
-    flops = 3 * step_cost(run.model, task).flops * run.model.steps * training.batch * training.steps
-    cells = [f"`{name}`", meta["device"], str(meta["cores"]), f"{training.steps:,}"]
-    return [*cells, f"{minutes:.0f}", f"{flops:.1e}", str(training.seed)]
-
-
 if __name__ == "__main__":
     options(__doc__, quick="")
     comparable = [name for name in trained() if has_known_optimum(load(folder_of(name)).family)]
     errors = ["reference run", "exact loss", "loss", "ratio (95 %)", "ratio, noisy outputs"]
     print(f"{TASKS} tasks with all supports, seed {SEED}, float32\n")
-    print(to_markdown((errors, [reached(name) for name in comparable])))
-    training = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
-    print(to_markdown((training, [compute(name) for name in trained()])), end="")
+    print(to_markdown((errors, [reached(name) for name in comparable])), end="")

@@ -39,11 +39,11 @@ def soap(
         zero = jnp.zeros_like(weight)
         if weight.ndim < 3 or min(weight.shape[-2:]) == 1:
             return Moments(zero, zero)
-        eyes = [jnp.zeros_like(zero, shape=(len(zero), k, k)) for k in zero.shape[-2:]]
-        return Moments(zero, zero, *eyes, *(one + jnp.eye(one.shape[-1]) for one in eyes))
+        eyes = [jnp.tile(jnp.eye(k, dtype=zero.dtype), (len(zero), 1, 1)) for k in zero.shape[-2:]]
+        return Moments(zero, zero, *(0 * eye for eye in eyes), *eyes)
 
-    def init(weights: Any) -> tuple[jax.Array, list[Moments]]:
-        return jnp.zeros((), int), [start(weight) for weight in jax.tree.leaves(weights)]
+    def init(params: Any) -> tuple[jax.Array, list[Moments]]:
+        return jnp.zeros((), int), [start(weight) for weight in jax.tree.leaves(params)]
 
     def step(count: jax.Array, slope: jax.Array, old: Moments) -> tuple[jax.Array, Moments]:
         def mean(weight: float, past: jax.Array, now: jax.Array) -> jax.Array:
@@ -63,16 +63,16 @@ def soap(
             back = jnp.swapaxes(left, -2, -1)
             turned, direction = back @ slope @ right, back @ first @ right
             rest = rows, columns, left, right
-        second = mean(b2, old.second, turned**2)
-        scale = jnp.sqrt(second / (1 - b2**count)) + eps
-        change = direction / (1 - b1**count) / scale
+        second, steps = mean(b2, old.second, turned**2), count.astype(slope.dtype)
+        scale = jnp.sqrt(second / (1 - b2**steps)) + eps
+        change = direction / (1 - b1**steps) / scale
         if rest:
             change = rest[2] @ change @ jnp.swapaxes(rest[3], -2, -1)
-        return -rate(count) * change, Moments(first, second, *rest)
+        return -jnp.asarray(rate(count)) * change, Moments(first, second, *rest)
 
-    def update(slopes: Any, state: Any, _: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         count, moments = state[0] + 1, state[1]
-        leaves, tree = jax.tree.flatten(slopes)
+        leaves, tree = jax.tree.flatten(updates)
         pairs = [step(count, *both) for both in zip(leaves, moments, strict=True)]
         return tree.unflatten([pair[0] for pair in pairs]), (count, [pair[1] for pair in pairs])
 

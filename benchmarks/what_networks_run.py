@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-from benchmarks import profiles, trained
+from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, Row, options, read
 from benchmarks.streams import DISTRACTOR, RANDOM, of
@@ -16,19 +16,13 @@ from icl_krr.experiments.solverbench import Share
 PAGE = RESULTS / "what-networks-run.md"
 TEXT = Path(__file__).with_name("what_networks_run.txt")
 """The sentences of the page, with a place for every number."""
-CLAIMS = ("C48", "C49")
+CLAIMS = ("C48", "C49", "C50")
 SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose equivalent steps the page shows; the table of scaling has all."""
 
 
 def hours(rows: Iterable[Row]) -> str:
     return f"{sum(row['seconds'] for row in rows) / 3600:.1f}"
-
-
-def left(rows: list[Row], count: int) -> dict[str, str]:
-    """How many models were not read, and the hours that they would take."""
-    hours = count * sum(row["seconds"] for row in rows) / len(rows) / 3600
-    return {"left": str(count), "hours_left": f"{hours:.1f}"}
 
 
 def control_table(rows: list[Row]) -> Lines:
@@ -41,18 +35,6 @@ def control_table(rows: list[Row]) -> Lines:
     return header, [[line[0], *line[4:6], *line[7:9], *line[11:]] for line in chosen]
 
 
-def scaling_table(models: list[Row]) -> Lines:
-    header = ["model", "excess over exact KRR", "updates"]
-    header += [f"steps of {name.replace('_', ' ')}" for name in SOLVERS]
-    lines = []
-    for row in models:
-        cells = [f"{row['excess']:.3g} ± {row['sampling']:.1g}"]
-        cells += [f"{row['updates']}{'' if row['converged'] else ', still falling'}"]
-        cells += [format_steps(row["equivalents"][name]) for name in SOLVERS]
-        lines.append([row["model"], *cells])
-    return header, lines
-
-
 def ablation_facts(record: Row) -> dict[str, str]:
     first = record["confusion"][0]
     every = [one for row in record["trained"] for one in row["nearest"]]
@@ -63,9 +45,6 @@ def ablation_facts(record: Row) -> dict[str, str]:
         "right": str(Share.of(*first["right"])),
         "solvers": str(Share.of(*first["distractors"]["other solver"])),
         "nothing": str(Share.of(*first["distractors"]["no solver"])),
-        "candidate": str(readings["candidate"]),
-        "other": str(readings["other solver"]),
-        "none": str(readings["no solver"]),
         "undecided": str(Share.of(readings["not distinguishable"], len(every))),
         "richardson": f"{rich} of {len(every)}",
     }
@@ -90,94 +69,86 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
         "beside": to_markdown(profiles.beside(rows)),
         "own": profiles.right_from(plain, OWN),
         "factor": profiles.right_from(plain, FACTOR),
-        "probe": profiles.right_from(plain, PROBE),
+        "probe": profiles.right_from(constructed, PROBE),
         "null_probe": share(profiles.with_null(said) for _, said in read_by(constructed, PROBE)),
-        "null_strange": share(map(profiles.with_null, by_probe)),
         "called": ", ".join(f"{name} {count}" for name, count in called),
     }
 
 
+def converged_facts(models: dict[str, list[Row]]) -> dict[str, str]:
+    """What the paragraphs on training say, of the models that are trained to the end."""
+    ends = [rows for name, rows in models.items() if name not in converged.LIMITED]
+    steps = [rows[-1]["step"] for rows in ends]
+    excesses = [rows[-1]["excess"] for rows in ends]
+    factors = sorted(rows[0]["excess"] / rows[-1]["excess"] for rows in ends)
+    return {
+        "table": to_markdown(converged.table(models)),
+        "first": str(min(steps)),
+        "last": str(max(steps)),
+        "least": f"{min(excesses):.2g}",
+        "most": f"{max(excesses):.2g}",
+        "before": f"{factors[0]:.0f} to {factors[-1]:.0f}",
+    }
+
+
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
-    """What the paragraphs on trained models say: counts over all of them, or over decoders."""
-    every, decoders = [*rows.values()], trained.grouped(rows)[trained.DECODERS]
-    first, last = HOWS[0], HOWS[2]
+    every = [*rows.values()]
+    return {
+        "count": str(len(every)),
+        "models": to_markdown(trained.models_table(rows)),
+        "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
+    }
 
-    def named(how: str, whose: str = "model") -> str:
-        *_, names = trained.PRECONDITIONED.values()
-        return share(row[whose][how]["nearest"] in names for row in decoders)
 
-    def richardson(reading: str) -> str:
-        return share(trained.READINGS[reading](row) == "richardson" for row in decoders)
+def similar_facts(record: Row) -> dict[str, str]:
+    """What the paragraphs on the second protocol say."""
+    rows, models = record["rows"], record["trained"]
+    known = similar.listed(of(rows, *KNOWN))
+
+    def right(role: str) -> str:
+        return share(row["read"][role]["nearest"] in row["right"] for row in known)
 
     return {
-        "decoders": str(len(decoders)),
-        "others": str(len(every) - len(decoders)),
-        "names": to_markdown(trained.names_table(rows)),
-        "statements": to_markdown(trained.agreement_table(rows)),
-        "distances": to_markdown(trained.distances_table(rows)),
-        "model": named(first),
-        "model_monotone": named(last),
-        "random": named(first, "untrained"),
-        "random_monotone": named(last, "untrained"),
-        "null": share(trained.null_is_nearer(row, first) for row in decoders),
-        "null_last": share(trained.null_is_nearer(row, HOWS[3]) for row in decoders),
-        "hat": share(trained.nearer_than_controls(row, "probe", "hat") for row in every),
-        "as_near": share(profiles.with_null(row["model"][first]) for row in every),
-        "alone": share(not row["model"][first]["tied"] for row in every),
-        "state": richardson("state"),
-        "innovation": richardson("innovation"),
-        "agree": share(map(trained.agree, every)),
-        "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
-        "probe": share(row["probe"]["status"] in trained.NAMED for row in every),
+        "table": to_markdown(similar.known_table(rows)),
+        "confusion": to_markdown(similar.confusion(rows, "query")),
+        "inputs": to_markdown(similar.inputs_table(rows)),
+        "trained": to_markdown(similar.trained_table(models)),
+        "query": right("query"),
+        "support": right("support"),
     }
 
 
 def scaling_facts(models: list[Row]) -> dict[str, str]:
-    def said(row: Row, name: str) -> str:
-        return format_steps(row["equivalents"][name])
-
-    deep = [row for row in models if row["seed"] == 0 and row["width"] == 32]
-    five = next(row for row in deep if row["num_features"] == 5)
-    base = next(row for row in deep if row["depth"] == 4)
-    deep = [row for row in deep if all(row[name] == base[name] for name in SAME)]
+    two = [row for row in models if row["num_features"] == 2 and row["depth"] == 8]
+    ends = {"first": two[0], "last": two[-1]}
     return {
-        "table": to_markdown(scaling_table(models)),
-        **{f"depth_{row['depth']}_{name}": said(row, name) for row in deep for name in SOLVERS},
-        "five_richardson": said(five, "richardson"),
-        "falling": share(not row["converged"] for row in models),
+        "table": to_markdown(scaling.models_table(models, SOLVERS)),
+        **{f"{end}_updates": str(row["updates"]) for end, row in ends.items()},
+        **{
+            f"{end}_{name}": format_steps(row["equivalents"][name])
+            for end, row in ends.items()
+            for name in SOLVERS
+        },
     }
-
-
-def slopes(rows: list[Row]) -> dict[str, str]:
-    """Slopes of log excess over all decoders, with their intervals."""
-    every = {row["axis"]: row["fit"] for row in rows if row["models"] == "all"}
-    return {
-        f"slope_{axis.replace(' ', '_')}": "{slope:.1f} ({low:.1f} to {high:.1f})".format(**fit)
-        for axis, fit in every.items()
-        if fit
-    }
-
-
-SAME = ("num_features", "num_supports", "lengthscale", "style")
 
 
 def page() -> str:
-    profile, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
-    subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
+    profile, models, cosines = (read(n) for n in ("error-profiles", "trained", "probe-similarity"))
+    ablations, steps, training = (read(n) for n in ("ablations", "scaling", "converged"))
     rows = models["models"]
-    others = [row for name, row in rows.items() if trained.group_of(name) != trained.DECODERS]
-    unread = len(subjects["rows"]) - len(others)
+    seconds = sum(row["cpu_seconds"] for each in training["models"].values() for row in each)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
-        "control": control_facts(profile["rows"])
-        | left(profile["rows"], profile["meta"]["not run"]),
-        "trained": trained_facts(rows) | left(others, unread),
+        "control": control_facts(profile["rows"]),
+        "converged": converged_facts(training["models"]),
+        "trained": trained_facts(rows),
+        "similar": similar_facts(cosines),
         "ablations": ablation_facts(ablations),
-        "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
-        "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
+        "scaling": scaling_facts(steps["models"]),
         "hours": {
             "profiles": hours(profile["rows"]),
-            "decoders": hours(decoders["models"].values()),
+            "converged": f"{seconds / 3600:.1f}",
+            "similar": hours([*cosines["rows"], *cosines["trained"].values()]),
             "trained": hours(rows.values()),
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
             "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",

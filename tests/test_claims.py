@@ -197,6 +197,7 @@ BOUND = {
     "C47": limit("by algebra", 1e-10),
     "C48": limit("a linear probe", 10),
     "C49": limit("layer l and step l", 1e-3),
+    "C50": limit("difference of both", 1e-3),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -244,6 +245,7 @@ CONSTRUCTION = {
     "C47": RIDGE,
     "C48": Change("layerwise", read_louder),
     "C49": Change("load", running_richardson),
+    "C50": Change("constructions.conjugate_gradient", option("ridge", 1e3)),
 }
 
 
@@ -331,7 +333,7 @@ def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
             dataclasses.replace(CLAIMS["C1"], **{"source": source, "quote": quote} | bad)
 
 
-HEAVY = ("C14", "C39", "C41", "C45", "C47", "C48", "C49")
+HEAVY = ("C14", "C39", "C41", "C45", "C47", "C48", "C49", "C50")
 """Claims whose quick runs take more than six CPU seconds."""
 
 

@@ -12,7 +12,6 @@ from icl_krr.report import scaling_section
 KEY = (0.8, 0.05, 2, 6)
 NAMES = ("gradient_descent", "newton_schulz", "conjugate_gradient")
 POINTS = 32
-STAR = [(8, 32, 32), (4, 32, 32), (12, 32, 32), (8, 16, 32), (8, 32, 64)]
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +25,15 @@ def solver_curves(family):
         return curves(family, names=NAMES, steps=6, tasks=16, points=POINTS)
 
 
-def models(sizes=STAR):
-    one = dict(zip(_scaling.TASK_SETTINGS, KEY, strict=True))
-    one |= {"model": "one", "group": "trained decoder", "sampling": 0.0, "converged": True}
-    return [
-        one | {"depth": d, "width": w, "num_supports": n, "excess": 8 / d**2, "dimension": n / 4}
-        for d, w, n in sizes
+def models():
+    """Three depths, each after two stages, and a model of other tasks."""
+    one = dict(zip(_scaling.TASK_SETTINGS, KEY, strict=True)) | {"width": 32, "sampling": 0.0}
+    rows = [
+        one | {"model": f"depth {d}", "depth": d, "updates": u, "excess": 800 / d**2 / u}
+        for d in (8, 4, 12)
+        for u in (100, 200)
     ]
+    return [*rows, rows[0] | {"model": "other", "num_supports": 7}]
 
 
 def regressed(family, place):
@@ -95,53 +96,31 @@ def test_a_smaller_excess_takes_more_steps(solver_curves):
     assert _scaling.format_steps(steps_of | {"to": None}).endswith("to > 6)")
 
 
-def test_an_arm_of_the_star_has_one_axis():
-    rows = models()
-    for axis, count in (("depth", 3), ("width", 2), ("supports", 2), ("effective dimension", 2)):
-        here = _scaling.along_axis(rows, axis)
-        assert len({_scaling.axis_value(axis, row) for row in here}) == len(here) == count
-    assert _scaling.along_axis([], "depth") == []
-
-
-def test_a_slope_needs_three_values():
-    rows = _scaling.along_axis(models(), "depth")
-    depths, excess = ([row[name] for row in rows] for name in ("depth", "excess"))
-    np.testing.assert_allclose(_scaling.fit_slope(depths, excess), -2, rtol=1e-6)
-    assert _scaling.fit_slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
-    assert _scaling.fit_slope(depths, [0.3, 0.2, -0.01]) is None
-
-
-def test_the_dimension_is_that_of_the_kernel_matrix(family):
-    x = np.random.default_rng(0).uniform(-1, 1, (512, 6, 2))
-    gram = np.exp(-((x[:, :, None] - x[:, None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
-    sigma = np.linalg.eigvalsh(gram)
-    expected = np.mean((sigma / (sigma + KEY[1])).sum(axis=1))
-    assert abs(_scaling.dimension_of(family, jax.random.key(0)) / expected - 1) < 0.02
+def test_the_last_row_of_a_model_is_its_last_stage():
+    last = {row["model"]: row["updates"] for row in _scaling.last_stages(models())}
+    assert last == {"depth 8": 200, "depth 4": 200, "depth 12": 200, "other": 100}
 
 
 def test_the_page_shows_models_beside_solvers(solver_curves):
     """Of these, only those with the same tasks have equivalent steps."""
-    rows = models([*STAR, (8, 32, KEY[-1])])
-    section = scaling_section(rows, KEY, solver_curves, "seed 0")
+    section = scaling_section(models(), KEY, solver_curves, "seed 0")
     (board,) = section.parts
-    axes = [chart.title.rpartition(" against ")[2] for chart in board.charts]
-    assert axes == [*_scaling.AXIS_SETTINGS]
-    points = board.charts[0].complete()["data"]["values"]
-    values = {(one["line"], one["x"]): one["value"] for one in points}
+    assert [chart.title.split()[-1] for chart in board.charts] == ["depth", "updates"]
+    points = [chart.complete()["data"]["values"] for chart in board.charts]
+    values = {(one["line"], one["x"]): one["value"] for one in points[0]}
     assert values["conjugate gradient", 2] == solver_curves.excess("conjugate_gradient")[2]
-    np.testing.assert_allclose(values["trained decoder", 4], 0.5)
+    np.testing.assert_allclose([values["trained decoder", d] for d in (4, 12)], [1 / 4, 1 / 36])
+    assert len([x for line, x in values if line == "trained decoder"]) == 3
     ((_, header, lines),) = board.tables
     assert header[-3:] == [name.replace("_", " ") for name in NAMES]
-    assert [line[-1] == "-" for line in lines] == 5 * [True] + [False]
-    # a solver that diverges does not flatten the others, and one width is no chart
+    assert [line[-1] == "-" for line in lines] == 6 * [False] + [True]
+    assert {(one["line"], one["x"]) for one in points[1]} >= {("depth 4", 100), ("other", 100)}
+    # a solver that diverges does not flatten the others
     squares = {"newton_schulz": np.full((16, 7), 1e32)}
     diverged = solver_curves._replace(squares=solver_curves.squares | squares)
-    section = scaling_section([row for row in rows if row["width"] == 32], KEY, diverged, "seed 0")
-    charts = section.parts[0].charts
-    points = charts[0].complete()["data"]["values"]
+    section = scaling_section(models(), KEY, diverged, "seed 0")
+    points = section.parts[0].charts[0].complete()["data"]["values"]
     limit = 10 * solver_curves.excess("gradient_descent")[0]
     assert {one["line"] for one in points} == {line for line, _ in values} - {"newton schulz"}
     assert max(one["value"] for one in points) <= limit
     assert f"Values above {limit:.3g}, 10 times that of the prediction 0" in section.words[2]
-    assert section.words[3].endswith("all have width 32 (trained decoder: excess 0.125).")
-    assert len(charts) == len(axes) - 1

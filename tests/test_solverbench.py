@@ -10,8 +10,7 @@ from helpers import dense, kernel_matrix, numpy
 from jax.flatten_util import ravel_pytree
 
 import icl_krr as ik
-from benchmarks import fast_weights_naming, streams, trained, what_networks_run
-from benchmarks.power import AXES, CANDIDATES, KINDS, QUICK_SIZES, curves, measure, power_figure
+from benchmarks import fast_weights_naming, streams, what_networks_run
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments import solverbench
@@ -55,9 +54,9 @@ def labels_of(bench):
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
     superposed = (name for name, _ in solverbench.SUPERPOSED_CASES)
-    of_weights = (*solverbench.VARIED_SOLVERS, *superposed, *AXES["solver"])
-    named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
-    assert {*of_weights, *named, *trained.IN_STREAMS} <= {*compared()}
+    of_weights = (*solverbench.VARIED_SOLVERS, *superposed)
+    named = (*streams.FIRST, *what_networks_run.SOLVERS)
+    assert {*of_weights, *named} <= {*compared()}
     assert {*fast_weights_naming.RULES} == {name for name in candidates() if SOLVERS[name].causal}
 
 
@@ -354,20 +353,9 @@ def test_answers_that_are_not_finite_have_no_name(bench, x64):
     assert verdicts.verdict_of(verdicts.identify_answers(models[0].tasks, broken)) == (NONE, ())
 
 
-@pytest.mark.slow
-def test_the_power_of_identify_falls_with_noise(x64):
-    cell = {"seed": 0, "tasks": "linear", "solver": "gradient_descent"}
-    rows = [row for at in (0.0, 1e-2) for row in measure({**cell, "level": at}, QUICK_SIZES)]
-    by_level = {row["level"]: row for row in rows if row["reading"] == "own readout"}
-    assert by_level[0.0]["outcome"] == "right"
-    assert by_level[0.0]["prediction"] < 1e-10 < 1e-3 < by_level[0.01]["prediction"]
-    assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in curves(rows))
-    assert len(power_figure({"meta": {"seed": 0}, "rows": rows}).axes) == 2
-
-
 def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     """If one is added, records that count it as "runs no candidate" must be measured again."""
     names = {k for k, one in vars(solvers).items() if isinstance(one, ik.solvers.Solver)}
     assert {"nesterov", "averaged_descent"} <= names
-    hint = "choose another name, or run python -m benchmarks.power and .streams again"
+    hint = "choose another name, or run python -m benchmarks.streams again"
     assert not names & {*SOLVERS}, hint

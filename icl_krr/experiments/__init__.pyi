@@ -5,16 +5,11 @@ from ._curves import curves
 from ._explorer import ExplorerConfig, draw_task, explore
 from ._hyperparameters import FitConfig
 from ._scaling import (
-    AXIS_SETTINGS,
-    FEWEST_VALUES,
     TASK_SETTINGS,
-    along_axis,
-    axis_value,
-    by_architecture,
     equivalents,
     family_of,
-    fit_slope,
     format_steps,
+    last_stages,
     read_models,
     task_settings,
 )
@@ -56,8 +51,6 @@ from ._sweep.config import SweepConfig
 from ._sweep.trial import Trial
 
 __all__ = [
-    "AXIS_SETTINGS",
-    "FEWEST_VALUES",
     "LEARNING_RATES",
     "RETRAINING_STUDIES",
     "RUNS",
@@ -78,10 +71,7 @@ __all__ = [
     "TaskRecipe",
     "Trial",
     "along",
-    "along_axis",
-    "axis_value",
     "blank",
-    "by_architecture",
     "choose_claims",
     "claims",
     "claims_to_markdown",
@@ -93,11 +83,11 @@ __all__ = [
     "explore",
     "family",
     "family_of",
-    "fit_slope",
     "format_number",
     "format_steps",
     "from_csv",
     "holds_run",
+    "last_stages",
     "load",
     "parse_json",
     "plain",

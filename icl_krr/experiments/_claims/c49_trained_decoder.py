@@ -11,12 +11,12 @@ import numpy as np
 from ...catalogue import compared
 from ...kernels import name_of
 from ...probes import fit_probe, has_slot, layerwise
-from ...tasks import Task, map_tasks
+from ...tasks import map_tasks
 from .._shared.draws import draw_batches
 from .._shared.runs import load
 from ..identify import _error_profile as profiles
 from ..identify._probe_controls import in_dtype_of_tasks, read_by_probe, untrained
-from ..identify._profile_paths import NULLS, num_steps, path
+from ..identify._profile_paths import NULLS
 from .claim import FALSE, TASK_FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows
 
@@ -48,31 +48,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             answer = jax.jit(partial(map_tasks, reader))
             answers = [answer(targets.tasks) for targets in both]
             profile, about = protocol.read(answers), {"run": name, "model": words}
-            tuned = partial(predicted, protocol, answers[1])
-            rows += [about | of_reading(reading, tuned) for reading in profile.readings]
+            rows += [about | of_reading(reading) for reading in profile.readings]
             errors = 10 ** profile.curves["error"]
             rows += [about | {"layer": at, "error": float(e)} for at, e in enumerate(errors)]
     return rows, checks(rows, config.candidates)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
-def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) -> jax.Array:
-    """Predictions of a solver or a null after every step [tasks, step, query]."""
-    return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
-
-
-def predicted(protocol: profiles.Protocol, f: jax.Array, rival: profiles.ProfileCandidate) -> float:
-    """The relative distance of predictions after layers and at the steps of the nearest errors."""
-    fit, count = rival.fit, num_steps(rival.name, protocol.steps)
-    path = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
-    theirs, ours = np.asarray(path)[:, list(fit.alignment)], np.asarray(f)[:, 1:]
-    return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
-
-
-def of_reading(reading: profiles.ErrorReading, tuned: Any) -> dict[str, Any]:
-    """What a reading says, with distances of errors and of predictions."""
+def of_reading(reading: profiles.ErrorReading) -> dict[str, Any]:
+    """What a reading says, with distances of errors."""
     null = next(one for one in reading.candidates if one.name in NULLS)
-    ours = next(one for one in reading.candidates if one.name == RICHARDSON)
     return {
         "measure": reading.measure,
         "alignment": reading.alignment,
@@ -81,9 +65,6 @@ def of_reading(reading: profiles.ErrorReading, tuned: Any) -> dict[str, Any]:
         "Richardson is as near": RICHARDSON in (reading.nearest.name, *reading.tied),
         **{f"distance, {one.name}": one.distance for one in reading.candidates},
         "distance, nearest null": null.distance,
-        "predictions, nearest": tuned(reading.nearest),
-        "predictions, richardson": tuned(ours),
-        "predictions, nearest null": tuned(null),
     }
 
 
@@ -99,7 +80,6 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
     means = {name: float(np.mean(of(f"distance, {name}"))) for name in solvers}
     alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
     nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
-    distance = of("predictions, richardson")
     late = "later layers, no earlier step; beside predictors that run no solver"
     mode = "nearest in more readings than any other solver"
     most = at_least(names[RICHARDSON], 1 + max(names[name] for name in others), reading=mode)
@@ -113,8 +93,6 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
         "geometric mean, <= 0.7": np.exp(np.mean(np.log(nulls / ours))),
         "share of the readings with a predictor without a solver as near as the nearest solver >= "
         "0.8": np.mean(of("null is as near")),
-        "relative distance of predictions to those of Richardson with the nearest errors, mean, >= "
-        "0.25": np.mean(distance),
     }
 
 

@@ -17,6 +17,8 @@ OURS = "ours alone"
 
 REFERENCES = {
     "Cawley 2025": "L. Cawley, MetaRepICL, 2025, https://github.com/fxcawley/MetaRepICL",
+    "Cawley 2026": "L. Cawley, Trained models, probing, and silent failures, 2026, "
+    "https://cawley.dev/posts/metarepicl-findings",
     "Choromanski et al. 2021": "K. Choromanski et al., Rethinking attention with Performers, "
     "ICLR 2021, https://arxiv.org/abs/2009.14794",
     "Fokoue 2026": "E. Fokoue, Multi-head attention as ensemble Nadaraya-Watson estimation, 2026, "

@@ -3,6 +3,7 @@ from ._probe_controls import family_of, in_dtype_of_tasks, read_by_probe, tasks_
 from ._probe_similarity import (
     KERNEL_SOLVERS,
     NORMALISED_SOLVERS,
+    channels_of,
     compared_by_cosine,
     inputs_of,
     iterates,
@@ -49,6 +50,7 @@ __all__ = [
     "IdentifyConfig",
     "Protocol",
     "SiteCodes",
+    "channels_of",
     "compared_by_cosine",
     "exact_hyperparameters",
     "examine",

@@ -8,7 +8,8 @@ channels. Source: L. Cawley, MetaRepICL, 2026, `experiments/train_and_probe.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -69,7 +70,9 @@ def iterates(
 
 
 def similarities(
-    channels: Float[Array, "b layers tokens d"], targets: Mapping[str, np.ndarray], seed: int = 0
+    channels: Float[np.ndarray, "b layers tokens d"],
+    targets: Mapping[str, np.ndarray],
+    seed: int = 0,
 ) -> dict[str, Similarity]:
     """The similarity of channels to each target; the last fifth of the tasks scores the probes.
 
@@ -112,10 +115,17 @@ def compared_by_cosine(found: Mapping[str, Similarity]) -> Differences:
     return paired_differences(distances, draws, np.ones(len(distances), bool))
 
 
-def inputs_of(tasks: Task, role: str) -> Float[Array, "b 1 tokens d"]:
+def inputs_of(task: Task, role: str, layers: int) -> Float[Array, "layers tokens d"]:
     """What a model gets, as channels: all x and y of a task at the query, x and y at a support."""
-    pairs = np.concatenate([tasks.x, np.asarray(tasks.y)[..., None]], axis=-1)
-    if role == "support":
-        return pairs[:, None]
-    flat = pairs.reshape(len(pairs), -1), np.asarray(tasks.x_query)[:, 0]
-    return np.concatenate(flat, axis=-1)[:, None, None]
+    inputs = jnp.concatenate([task.x, task.y[:, None]], axis=1)
+    if role == "query":
+        inputs = jnp.concatenate([inputs.ravel(), task.x_query[0]])[None]
+    return jnp.broadcast_to(inputs, (layers + 1, *inputs.shape))
+
+
+def channels_of(
+    read: Callable[[Task, str], jax.Array], role: str, tasks: Task
+) -> Float[Array, "b layers tokens d"]:
+    """The channels that a function of a task reads, of one query if they are those of queries."""
+    channels = jax.jit(partial(map_tasks, lambda task: read(task, role)))(tasks)
+    return channels[:, :, :1] if role == "query" else channels

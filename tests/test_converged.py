@@ -1,0 +1,102 @@
+"""Decoders that are trained stage by stage, the optimiser SOAP, and what ships of them."""
+
+import dataclasses
+from itertools import takewhile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from benchmarks import converged
+from benchmarks.records import RUNS
+from benchmarks.soap import soap
+from icl_krr import experiments
+from icl_krr.experiments import ModelRecipe
+
+SMALL = {"FIRST": 4, "STAGE": 8, "CHUNK": 2, "GROWTH": 8, "SMALL": 2, "LARGE": 3, "VALIDATION": 16}
+
+
+def descended(optimiser, weights, slope, steps):
+    """The weights after some steps along the gradients of a loss."""
+
+    def step(state, _):
+        weights, moments = state
+        change, moments = optimiser.update(slope(weights), moments, weights)
+        return (optax.apply_updates(weights, change), moments), None
+
+    return jax.lax.scan(step, (weights, optimiser.init(weights)), length=steps)[0][0]
+
+
+def test_soap_is_adam_in_the_bases_of_the_gradients(x64):
+    """In the bases of a gradient of rank one, Adam changes one entry, by the learning rate."""
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((2, k)) for k in (4, 3))
+    left, right = (each / np.linalg.norm(each, axis=1)[:, None] for each in (left, right))
+    outer = jnp.einsum("bi,bj->bij", left, right)
+    start = {"matrix": jnp.zeros((2, 4, 3)), "bias": jnp.ones(5), "row": jnp.ones((2, 1, 3))}
+
+    def slope(weights):
+        return {"matrix": 5 * outer, "bias": weights["bias"] ** 3, "row": weights["row"] / 7}
+
+    rate = optax.constant_schedule(0.01)
+    ours = descended(soap(rate), start, slope, 30)
+    adam = descended(optax.adam(rate, b1=0.95, b2=0.95), start, slope, 30)
+    for name in ("bias", "row"):
+        np.testing.assert_allclose(ours[name], adam[name], atol=1e-12)
+    np.testing.assert_allclose(ours["matrix"], -0.3 * outer, atol=1e-6)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A decoder of one block, and stages of few updates."""
+    for name, value in SMALL.items():
+        monkeypatch.setattr(converged, name, value)
+    jax.clear_caches()  # the program of a chunk holds these numbers
+    recipe = converged.recipes()["converged-linear"]
+    yield dataclasses.replace(recipe, model=ModelRecipe("decoder", width=8, depth=1))
+    jax.clear_caches()
+
+
+def test_a_run_goes_on_as_if_it_had_not_stopped(small, tmp_path, monkeypatch):
+    def run(folder, last):
+        monkeypatch.setattr(converged, "ends", lambda: takewhile(last.__ge__, (4, 8, 16)))
+        return converged.trained("one", small, tmp_path / folder, 1.0)
+
+    whole = run("whole", 16)
+    assert [row["step"] for row in run("parts", 8)] == [4, 8]
+    parts = run("parts", 16)
+    assert [row["batch"] for row in parts] == [2, 2, 3]
+    for ours, theirs in zip(whole, parts, strict=True):
+        assert ours["excess"] == theirs["excess"]
+    for file in ("model.msgpack", "weights.msgpack"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+    assert run("parts", 16) == parts
+
+
+def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
+    assert [*takewhile((2**17).__gt__, converged.ends())][-4:] == [65536, 81920, 98304, 114688]
+    rows = [{"step": 65536, "excess": 1.0}, {"step": 98304, "excess": 0.95}]
+    for last, ended in ((0.89, False), (0.91, True)):
+        assert converged.converged([*rows, {"step": 131072, "excess": last}]) == ended
+    assert not converged.converged(rows)
+    assert not converged.converged([{"step": 2048, "excess": 1.0}, {"step": 4096, "excess": 1.0}])
+
+
+def test_the_average_is_that_of_the_last_updates(small, monkeypatch):
+    """With the span 1, of all: here after two chunks of one update each."""
+    monkeypatch.setattr(converged, "CHUNK", 1)
+    monkeypatch.setattr(converged, "SPAN", 1.0)
+    family = experiments.family(small.task)
+    first = experiments.blank(small, family)
+    once, _ = converged.stage((first, first), family, 0, 0, 1, 1e-2)
+    twice, _ = converged.stage((first, first), family, 0, 0, 2, 1e-2)
+    for one, two, mean in zip(*map(jax.tree.leaves, (once[0], *twice)), strict=True):
+        np.testing.assert_allclose(mean, (one + two) / 2, atol=1e-7)
+
+
+@pytest.mark.parametrize(("target", "name"), converged.SHIPPED.items())
+def test_what_ships_is_the_last_stage(target, name):
+    for file in ("recipe.json", "model.msgpack", "metrics.csv"):
+        assert (experiments.RUNS / target / file).read_bytes() == (RUNS / name / file).read_bytes()
