@@ -357,7 +357,7 @@ def main() -> None:
 
     def read(cell: Cell) -> Record:
         folder = top / f"{cell['model'].replace(' ', '-')}-{cell['seed']}"
-        return fitted(grid[cell["model"]], folder)[1] | answered(folder, 7, count)
+        return fitted(grid[cell["model"]], folder) | answered(folder, 7, count)
 
     settings = {"tasks": count}
     study = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))

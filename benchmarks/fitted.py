@@ -6,19 +6,16 @@ from typing import Any
 from icl_krr import experiments
 from icl_krr.experiments import Recipe, blank, family
 from icl_krr.training import save_weights, train
-from icl_krr.transformer import Transformer
 
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
 
 
-def fitted(
-    recipe: Recipe, folder: Path, start: Transformer | None = None
-) -> tuple[Transformer, dict[str, Any]]:
-    """Train a model, which is kept in a folder with its recipe and metrics: it and its errors."""
+def fitted(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """Train a model, keep it in a folder with its recipe and metrics, and return its errors."""
     folder.mkdir(parents=True, exist_ok=True)
     experiments.replace(folder / "recipe.json", recipe.to_json().encode())
     drawn = family(recipe.task)
-    model, rows = train(start or blank(recipe, drawn), drawn, recipe.training, folder=folder)
+    model, rows = train(blank(recipe, drawn), drawn, recipe.training, folder=folder)
     save_weights(folder / "model.msgpack", model)
-    return model, {name: rows[-1][name] for name in ERRORS}
+    return {name: rows[-1][name] for name in ERRORS}

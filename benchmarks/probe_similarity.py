@@ -29,7 +29,6 @@ from icl_krr.training import reference
 from icl_krr.transformer import Transformer, predict_batch
 
 TASKS, QUICK_TASKS = 2000, 40
-RANDOM_NUMBERS = "random numbers"
 ROLES = {
     "query": "the token of the query, from which the published probe decodes all alpha",
     "support": "the token of each support, from which a probe decodes its alpha",
@@ -50,7 +49,7 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
   distinguishable from the largest (95 %, all candidates together, bootstrap of the tasks). certain
   and wrong: a wrong solver is alone.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
-  query and its own at a support; random numbers instead of iterates (at most {random:.3f}).
+  query and its own at a support.
 - A probe is the same in every rotation of the channels, so rotated models have the similarities of
   plain ones.
 """
@@ -133,12 +132,10 @@ def examine_trained(folder: Path, count: int) -> Row:
     kernel, ridge = family.optimal()
     tasks = lab.draw_tasks(key, count, family)
     targets = iterates(kernel, float(ridge), tasks, run.model.steps)
-    noise = np.random.default_rng(0).standard_normal(targets[identify.KERNEL_SOLVERS[0]].shape)
     model = identify.in_dtype_of_tasks(run.model, tasks)
     other: Any = identify.untrained(model, tasks, jax.random.fold_in(key, 1))
     return {
         "read": read(partial(streams_of, model), tasks, targets),
-        "random": read(partial(streams_of, model), tasks, {RANDOM_NUMBERS: noise}),
         "untrained": read(partial(streams_of, other), tasks, targets),
         "inputs": read(partial(identify.inputs_of, layers=model.steps), tasks, targets),
         "errors": [errors_of(model, one, count) for one in conditions_of(family)],
@@ -208,29 +205,30 @@ def confusion(rows: list[Row], role: str) -> Lines:
     return ["runs", *names], [[true, *line] for true, line in zip(names, lines, strict=True)]
 
 
-def similarity_table(parts: Mapping[tuple[str, str], Row]) -> Lines:
+def similarity_table(parts: Mapping[tuple[str, str], Row], roles: Iterable[str]) -> Lines:
     """The similarities of models, or of their inputs, by the model and by what is read."""
     lines = []
     for (name, words), read in parts.items():
-        for role, said in read.items():
+        for role in roles:
+            said = read[role]
             found = (said["similarity"].get(solver) for solver in SOLVERS_READ)
             cells = ["-" if one is None else f"{one:.3f}" for one in found]
             lines.append([name, words, role, *cells, ", ".join((said["nearest"], *said["tied"]))])
     return ["model or tasks", "read from", "token", *SOLVERS_READ, "largest, tied"], lines
 
 
-def inputs_table(rows: list[Row]) -> Lines:
+def inputs_table(rows: list[Row], roles: Iterable[str] = tuple(ROLES)) -> Lines:
     families: dict[tuple[str, str], Row] = {}
     for row in of(rows, PLAIN):
         tasks = f"{row['tasks']} tasks, {row['kernel']} kernel"
         families.setdefault((tasks, "inputs alone"), row["inputs"])
-    return similarity_table(families)
+    return similarity_table(families, roles)
 
 
-def trained_table(trained: Mapping[str, Row]) -> Lines:
+def trained_table(trained: Mapping[str, Row], roles: Iterable[str] = tuple(ROLES)) -> Lines:
     """The similarities of trained models, of the same with random weights, and of the inputs."""
-    names = product(trained, NULLS)
-    return similarity_table({(name, words): trained[name][NULLS[words]] for name, words in names})
+    parts = {(n, words): trained[n][key] for n, (words, key) in product(trained, NULLS.items())}
+    return similarity_table(parts, roles)
 
 
 def errors_table(trained: Mapping[str, Row]) -> Lines:
@@ -247,9 +245,7 @@ def errors_table(trained: Mapping[str, Row]) -> Lines:
 def markdown(record: Row) -> str:
     rows, trained = record["rows"], record["trained"]
     roles = "; ".join(f"{name}: {words}" for name, words in ROLES.items())
-    noise = [row["random"][role]["similarity"] for row in trained.values() for role in ROLES]
-    random = max(abs(one[RANDOM_NUMBERS]) for one in noise)
-    parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"], random=random)]
+    parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"])]
     tables = {
         "Models of known solver, and models that run none of the solvers": known_table(rows),
         **{f"Largest similarity, read from the {role}": confusion(rows, role) for role in ROLES},

@@ -35,7 +35,7 @@ def trained(recipe: Recipe, folder: Path) -> Record:
         "flops": flops,
     }
     try:
-        record |= fitted(recipe, folder)[1]
+        record |= fitted(recipe, folder)
     except Diverged:
         record |= dict.fromkeys(ERRORS)
     return record | {"cpu_seconds": time.process_time() - start}

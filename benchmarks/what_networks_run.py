@@ -2,15 +2,16 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 
 from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
-from benchmarks.records import RESULTS, Row, options, read
+from benchmarks.records import RESULTS, Row, grouped, options, read
 from benchmarks.streams import DISTRACTOR, RANDOM, of
 from icl_krr.experiments import Lines, format_steps, replace, to_markdown
+from icl_krr.experiments.identify import NULLS
 from icl_krr.experiments.solverbench import Share
 
 PAGE = RESULTS / "what-networks-run.md"
@@ -53,10 +54,8 @@ def ablation_facts(record: Row) -> dict[str, str]:
 def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
     constructed, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
-    by_probe = [said for _, said in read_by(strange, PROBE)]
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
     distances = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
-    called = Counter(said["nearest"] for said in by_probe).most_common()
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
@@ -71,32 +70,46 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
         "factor": profiles.right_from(plain, FACTOR),
         "probe": profiles.right_from(constructed, PROBE),
         "null_probe": share(profiles.with_null(said) for _, said in read_by(constructed, PROBE)),
-        "called": ", ".join(f"{name} {count}" for name, count in called),
     }
 
 
 def converged_facts(models: dict[str, list[Row]]) -> dict[str, str]:
-    """What the paragraphs on training say, of the models that are trained to the end."""
-    ends = [rows for name, rows in models.items() if name not in converged.LIMITED]
-    steps = [rows[-1]["step"] for rows in ends]
-    excesses = [rows[-1]["excess"] for rows in ends]
-    factors = sorted(rows[0]["excess"] / rows[-1]["excess"] for rows in ends)
+    """What the paragraphs on training say, of the models of all stages."""
+    every = [rows for name, rows in models.items() if name not in converged.LIMITED]
+    excesses = [rows[-1]["excess"] for rows in every]
     return {
         "table": to_markdown(converged.table(models)),
-        "first": str(min(steps)),
-        "last": str(max(steps)),
+        "begin": f"{max(rows[0]['excess'] for rows in every):.2g}",
         "least": f"{min(excesses):.2g}",
         "most": f"{max(excesses):.2g}",
-        "before": f"{factors[0]:.0f} to {factors[-1]:.0f}",
+        "last": str(max(rows[-1]["step"] for rows in every)),
+        "falling": f"{sum(not converged.converged(rows) for rows in every)} of {len(every)}",
     }
 
 
+def ends(names: Iterable[str]) -> list[list[str]]:
+    """The first and the last stage of each model."""
+    stages = grouped(names, lambda name: name.partition(",")[0])
+    return [[each[0], each[-1]] for each in stages.values()]
+
+
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
-    every = [*rows.values()]
+    firsts, lasts = zip(*ends(rows), strict=True)
+
+    def said(names: tuple[str, ...], of: Callable[[Row], float]) -> str:
+        return " and ".join(f"{of(rows[name]):.2g}" for name in names)
+
+    facts: dict[str, Callable[[Row], float]] = {
+        "": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
+        "null_": lambda row: profiles.least(row["model"][HOWS[0]], NULLS),
+        "filter_": lambda row: row["model"]["filter"],
+    }
     return {
-        "count": str(len(every)),
+        "count": str(len(rows)),
         "models": to_markdown(trained.models_table(rows)),
-        "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
+        "streams": share(row["streams"]["status"] in trained.NAMED for row in rows.values()),
+        **{f"{key}begin": said(firsts, of) for key, of in facts.items()},
+        **{f"{key}end": said(lasts, of) for key, of in facts.items()},
     }
 
 
@@ -104,6 +117,7 @@ def similar_facts(record: Row) -> dict[str, str]:
     """What the paragraphs on the second protocol say."""
     rows, models = record["rows"], record["trained"]
     known = similar.listed(of(rows, *KNOWN))
+    some = {name: models[name] for pair in ends(models) for name in pair}
 
     def right(role: str) -> str:
         return share(row["read"][role]["nearest"] in row["right"] for row in known)
@@ -111,8 +125,8 @@ def similar_facts(record: Row) -> dict[str, str]:
     return {
         "table": to_markdown(similar.known_table(rows)),
         "confusion": to_markdown(similar.confusion(rows, "query")),
-        "inputs": to_markdown(similar.inputs_table(rows)),
-        "trained": to_markdown(similar.trained_table(models)),
+        "inputs": to_markdown(similar.inputs_table(rows, ["query"])),
+        "trained": to_markdown(similar.trained_table(some, ["query"])),
         "query": right("query"),
         "support": right("support"),
     }

@@ -68,11 +68,9 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(small, tmp_path, monkeypatch):
     assert [row["step"] for row in run("parts", 8)] == [4, 8]
     parts = run("parts", 16)
     assert [row["batch"] for row in parts] == [2, 2, 3]
-    for ours, theirs in zip(whole, parts, strict=True):
-        assert ours["excess"] == theirs["excess"]
+    assert [row["excess"] for row in whole] == [row["excess"] for row in parts]
     for file in ("model.msgpack", "weights.msgpack"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
-    assert run("parts", 16) == parts
 
 
 def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
@@ -81,7 +79,6 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
     for last, ended in ((0.89, False), (0.91, True)):
         assert converged.converged([*rows, {"step": 131072, "excess": last}]) == ended
     assert not converged.converged(rows)
-    assert not converged.converged([{"step": 2048, "excess": 1.0}, {"step": 4096, "excess": 1.0}])
 
 
 def test_the_average_is_that_of_the_last_updates(small, monkeypatch):

@@ -50,6 +50,16 @@ def test_linear_regression_has_the_spectrum_it_is_asked_for(x64):
     assert np.allclose(task.x_query @ w, task.y_query)
 
 
+def test_each_task_draws_one_of_the_condition_numbers():
+    several = ik.tasks.LinearRegression(num_features=3, num_supports=400, conditions=(1.0, 100.0))
+    tasks = ik.experiments.draw_tasks(jax.random.key(0), 64, several)
+    sigma = np.linalg.svd(np.asarray(tasks.x), compute_uv=False) ** 2
+    condition = sigma[:, 0] / sigma[:, -1]
+    assert 16 < np.sum(condition < 3) == np.sum(condition < 30) < 48
+    with pytest.raises(ValueError, match=r"conditions must be >= 1 and finite, got 0\.5"):
+        ik.tasks.LinearRegression(conditions=(1.0, 0.5))
+
+
 def test_samplers_are_pure_and_batch():
     config = ik.tasks.LinearRegression(num_outputs=2)
     keys = jax.random.split(jax.random.key(0), 3)

@@ -82,7 +82,7 @@ def similarities(
         targets: numbers after every layer [b, layers, n].
     """
     count, layers, tokens, _ = channels.shape
-    weights = resamples(count - count * 4 // 5, RESAMPLES, seed)
+    weights = resamples(count - count * 4 // 5, RESAMPLES, 0)
     weights = np.concatenate([np.ones((1, weights.shape[1])), weights])
     found = {}
     for name, numbers in targets.items():
