@@ -31,7 +31,7 @@ SMALL, LARGE, GROWTH = 16, 64, 65536
 """Tasks of an update before and after `GROWTH` updates."""
 RATE, WARMUP, FLAT, SPAN = 2e-3, 100, 16384, 0.15
 """Learning rate, the updates in which it rises at the start of a stage, those after which it falls
-as their inverse root, and the share of the updates that the average of the weights covers."""
+as their inverse root, and the share s of the average: the newest weights of t have 1 / (s t)."""
 SIZES: Any = {"num_supports": 16, "num_queries": 1}
 VALIDATION, CHUNK = 8192, 256
 """Validation tasks, and updates of one program."""
@@ -250,8 +250,9 @@ causal softmax attention with 4 heads, x and y interleaved) of 8 blocks and widt
 alone: on Gaussian processes with one and with two features (Gaussian kernel, lengthscale 0.57 and
 0.8, inputs uniform in (-1, 1), noise variance 0.05), and on linear functions of 4 features whose
 covariance has the condition number 1, 10 or 100 (noise variance 0.003), with 16 supports. SOAP,
-batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates; the model is the average of the last
-{SPAN:.0%} of the updates. The state of SOAP begins anew in every stage of at most {STAGE} updates.
+batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates; the model is a running average, in
+which the newest weights of t have the share 1 / ({SPAN} t), two thirds from the last 15 %. The
+state of SOAP begins anew in every stage of at most {STAGE} updates.
 "Excess": mean square of the difference from exact regression over the error of exact regression, at
 one query after all supports, on {VALIDATION} tasks. "No longer falls": the last doubling of the
 updates lowered it by less than a tenth. Models of other depths have {GROWTH} updates.

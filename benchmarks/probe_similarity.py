@@ -46,8 +46,8 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
 - Solvers: gradient descent with the best step size of each task, as published, Chebyshev iteration
   and CG; on Gaussian kernels, preconditioned Richardson and Chebyshev iteration, too.
 - right: the solver that runs has the largest similarity. among: it has not, but is not
-  distinguishable from the largest (95 %, all candidates together, bootstrap of the tasks). certain
-  and wrong: a wrong solver is alone.
+  distinguishable from the largest (95 %, all candidates together, bootstrap of the scored tasks,
+  for the fitted probes). certain and wrong: a wrong solver is alone.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
   query and its own at a support.
 - A probe is the same in every rotation of the channels, so rotated models have the similarities of

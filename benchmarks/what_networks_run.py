@@ -4,7 +4,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from statistics import median
 
 from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
@@ -55,12 +54,9 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
     constructed, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
-    distances = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
-        "far": f"{median(distances):.0e}",
-        "farthest": f"{max(distances):.2g}",
         "known": str(len(constructed)),
         "plain": str(len(plain)),
         "distractors": str(len(strange)),

@@ -56,8 +56,9 @@ def test_each_task_draws_one_of_the_condition_numbers():
     sigma = np.linalg.svd(np.asarray(tasks.x), compute_uv=False) ** 2
     condition = sigma[:, 0] / sigma[:, -1]
     assert 16 < np.sum(condition < 3) == np.sum(condition < 30) < 48
-    with pytest.raises(ValueError, match=r"conditions must be >= 1 and finite, got 0\.5"):
-        ik.tasks.LinearRegression(conditions=(1.0, 0.5))
+    for bad, words in (((1.0, 0.5), ">= 1 and finite, got 0.5"), ((), ">= 1, got 0")):
+        with pytest.raises(ValueError, match=f"conditions must be {words}"):
+            ik.tasks.LinearRegression(conditions=bad)
 
 
 def test_samplers_are_pure_and_batch():

@@ -115,14 +115,14 @@ class LinearRegression(_samplers.InOneProgram):
         noise: variance >= 0 of $e$, a scalar; may be traced; default 0.1.
         condition: condition number >= 1 of the features' covariance, a scalar; may be traced;
             default 1. If `conditions` or `spectrum` is given, `condition` has no effect.
-        conditions: condition numbers >= 1, one of which every task draws; default None. If
-            `spectrum` is given, `conditions` has no effect.
         spectrum: diagonal of $S$, p values > 0; may be traced; by default, the values decrease
             geometrically from 1 to 1 / `condition`.
         inputs: distribution of x, "normal" (default) or "uniform".
         sparsity: number s of nonzero weights, from 0 to p. These weights are $N(0, 1 / s)$, and
             their positions are random and the same for all outputs. Default None, all weights are
             nonzero.
+        conditions: tuple of condition numbers >= 1, one of which every task draws; default None. If
+            `spectrum` is given, `conditions` has no effect.
 
     >>> import jax
     >>> config = LinearRegression(num_features=4, condition=100.0, num_outputs=2)
@@ -132,7 +132,6 @@ class LinearRegression(_samplers.InOneProgram):
 
     noise: Any = 0.1
     condition: Any = 1.0
-    conditions: Any = None
     spectrum: Any = None
     num_features: int = static(default=8)
     num_supports: int = static(default=64)
@@ -140,13 +139,17 @@ class LinearRegression(_samplers.InOneProgram):
     num_outputs: int | None = static(default=None)
     inputs: str = static(default="normal")
     sparsity: int | None = static(default=None)
+    conditions: Any = None
 
     def __post_init__(self):
         _samplers.check_sizes(self)
         _samplers.check_noise(self.noise)
         checks.at_least("condition", self.condition, 1)
-        for value in self.conditions or ():
-            checks.at_least("conditions", value, 1)
+        if self.conditions is not None:
+            checks.instance("conditions", self.conditions, tuple, "a tuple of numbers")
+            checks.count("the number of conditions", len(self.conditions))
+            for value in self.conditions:
+                checks.at_least("conditions", value, 1)
         checks.choice("inputs", self.inputs, ("normal", "uniform"))
         if self.sparsity is not None:
             checks.count("sparsity", self.sparsity)

@@ -70,9 +70,7 @@ def iterates(
 
 
 def similarities(
-    channels: Float[np.ndarray, "b layers tokens d"],
-    targets: Mapping[str, np.ndarray],
-    seed: int = 0,
+    channels: Float[np.ndarray, "b layers tokens d"], targets: Mapping[str, np.ndarray]
 ) -> dict[str, Similarity]:
     """The similarity of channels to each target; the last fifth of the tasks scores the probes.
 
