@@ -1,4 +1,4 @@
-"""`python -m benchmarks.converged MODEL`: train a decoder until more updates no longer help.
+"""`python -m benchmarks.converged --models NAME`: train a decoder until more updates do not help.
 
 Every stage is kept in `benchmarks/runs`, and the same command goes on from the last one.
 """
@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +68,21 @@ def recipes() -> dict[str, lab.Recipe]:
     return recipes
 
 
-def optimiser_of(before: Any, largest: Any) -> optax.GradientTransformation:
-    """The optimiser for a stage that begins after `before` updates."""
+def rate_of(before: Any, count: Any) -> jax.Array:
+    """The learning rate of an update of a stage that begins after `before` updates."""
+    step = jnp.asarray(count, float)
+    fall = jnp.sqrt(FLAT / jnp.maximum(before + step, FLAT))
+    return RATE * jnp.minimum(step / WARMUP, 1) * fall
 
-    def rate(count: Any) -> jax.Array:
-        step = jnp.asarray(count, float)
-        fall = jnp.sqrt(FLAT / jnp.maximum(before + step, FLAT))
-        return largest * jnp.minimum(step / WARMUP, 1) * fall
 
-    return optax.chain(optax.clip_by_global_norm(1.0), soap(rate))
+def optimiser_of(before: Any) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(1.0), soap(partial(rate_of, before)))
 
 
 @partial(jax.jit, static_argnames="batch")
-def chunk(state: Any, family: Sampler, batch: int, before: Any, largest: Any) -> Any:
+def chunk(state: Any, family: Sampler, batch: int, before: Any) -> Any:
     """`CHUNK` updates of weights, their average, the moments, the key and the number of updates."""
-    optimiser = optimiser_of(before, largest)
+    optimiser = optimiser_of(before)
 
     def update(state: Any, _: None) -> tuple[Any, jax.Array]:
         weights, average, moments, key, count = state
@@ -96,20 +97,18 @@ def chunk(state: Any, family: Sampler, batch: int, before: Any, largest: Any) ->
     return jax.lax.scan(update, state, length=CHUNK)
 
 
-def stage(
-    models: Any, family: Sampler, seed: int, before: int, after: int, largest: float = RATE
-) -> tuple[Any, Row]:
+def stage(models: Any, family: Sampler, seed: int, before: int, after: int) -> tuple[Any, Row]:
     """Weights and average after further updates, with a new state of the optimiser; what it took.
 
     Seconds are those of the CPU, without compilation.
     """
     batch = LARGE if before >= GROWTH else SMALL
-    moments = optimiser_of(0, largest).init(models[0])
+    moments = optimiser_of(before).init(models[0])
     state = *models, moments, jax.random.key(seed), jnp.asarray(before)
-    run = chunk.lower(state, family, batch, before, largest).compile()
+    run = chunk.lower(state, family, batch, before).compile()
     began, wall, losses = time.process_time(), time.perf_counter(), []
     for _ in range((after - before) // CHUNK):
-        state, loss = run(state, family, before, largest)
+        state, loss = run(state, family, before)
         losses.append(float(jnp.mean(loss)))
     speed = (after - before) / (time.perf_counter() - wall)
     row = {"step": after, "batch": batch, "loss": float(np.mean(losses))}
@@ -203,6 +202,11 @@ def stages(limited: bool = True) -> dict[str, Path]:
             places = {f"{name}, {place.name} updates": place for place in kept if place.is_dir()}
             found |= places | {f"{name}, {last} updates": RUNS / name}
     return found
+
+
+def digest(folder: Path) -> str:
+    """The checksum of the weights of a run, by which a study knows them again."""
+    return sha256((folder / "model.msgpack").read_bytes()).hexdigest()
 
 
 def stage_row(folder: Path) -> Row:

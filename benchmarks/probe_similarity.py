@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -62,9 +61,8 @@ def cases() -> Iterator[Case]:
             yield case
 
 
-def reader(case: Case, one: bench.BenchFamily) -> Callable[[Task, str], jax.Array] | None:
+def reader(case: Case, model: streams.Reader) -> Callable[[Task, str], jax.Array] | None:
     """The channels [L + 1, tokens, d] of a model at the tokens of a role; None without tokens."""
-    model = streams.subject_of(case._replace(kind=PLAIN) if case.kind == JUNK else case, one).reader
     if not isinstance(model, Transformer):
         return None
     if case.kind != JUNK:
@@ -115,10 +113,12 @@ def examine(case: Case, config: bench.BenchConfig) -> Row:
     began = time.perf_counter()
     one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
     tasks, targets = targets_of(one, case.kernel, QUICK_TASKS if config.quick else TASKS)
-    channels = reader(case, one)
+    # junk is appended at the tokens that are read, so the model itself is a plain one
+    subject = streams.subject_of(case._replace(kind=PLAIN) if case.kind == JUNK else case, one)
+    channels = reader(case, subject.reader)
     return {
         **case._asdict(),
-        "right": [name for name in streams.subject_of(case, one).names if name in targets],
+        "right": [name for name in subject.names if name in targets],
         "read": {} if channels is None else read(channels, tasks, targets),
         "inputs": read(partial(identify.inputs_of, layers=config.steps), tasks, targets),
         "seconds": time.perf_counter() - began,
@@ -269,16 +269,13 @@ def main() -> None:
         every, places = profiles.QUICK_CASES, {"linear-decoder": places["linear-decoder"]}
     settings = dataclasses.asdict(config) | {"count": count}
 
-    def weights(cell: lab.Cell) -> str:
-        return sha256((places[cell["model"]] / "model.msgpack").read_bytes()).hexdigest()
-
     known = lab.Study("known", settings, {"case": every}, lambda at: examine(at["case"], config))
     others = lab.Study(
         "trained",
         {"count": count},
         {"model": places},
         lambda at: examine_trained(places[at["model"]], count),
-        weights,
+        lambda at: converged.digest(places[at["model"]]),
     )
     rows = [row for _, row in records.finished(known, args.folder / "known")]
     trained = {at["model"]: row for at, row in records.finished(others, args.folder / "trained")}

@@ -5,7 +5,6 @@ Every stage of a model is read in every way, in 5 minutes of one core; `--folder
 
 import time
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from benchmarks import converged, records
 from benchmarks.profiles import HOWS, Row, least, short
 from icl_krr import probes
 from icl_krr.catalogue import compared
-from icl_krr.experiments import Cell, Lines, Study, identify, load, to_markdown
+from icl_krr.experiments import Lines, Study, identify, load, to_markdown
 from icl_krr.experiments.identify import IDENTIFIED, NEAR, NULLS, TIED
 from icl_krr.kernels import name_of
 from icl_krr.probes import Identification, effective, fit_probe, layerwise
@@ -164,10 +163,8 @@ def main() -> None:
         where, sizes, names = dict([*where.items()][:1]), QUICK, QUICK_NAMES
     settings = sizes | {"candidates": names}
 
-    def weights(cell: Cell) -> str:
-        return sha256((where[cell["model"]] / "model.msgpack").read_bytes()).hexdigest()
-
     measure = lambda cell: examine(where[cell["model"]], sizes, names)  # noqa: E731
+    weights = lambda cell: converged.digest(where[cell["model"]])  # noqa: E731
     study = Study("trained", settings, {"model": where}, measure, weights)
     with jax.enable_x64(True):
         folders = records.finished(study, args.folder)

@@ -130,13 +130,13 @@ def similar_facts(record: Row) -> dict[str, str]:
 
 def scaling_facts(models: list[Row]) -> dict[str, str]:
     two = [row for row in models if row["num_features"] == 2 and row["depth"] == 8]
-    ends = {"first": two[0], "last": two[-1]}
+    stages = {"first": two[0], "last": two[-1]}
     return {
         "table": to_markdown(scaling.models_table(models, SOLVERS)),
-        **{f"{end}_updates": str(row["updates"]) for end, row in ends.items()},
+        **{f"{end}_updates": str(row["updates"]) for end, row in stages.items()},
         **{
             f"{end}_{name}": format_steps(row["equivalents"][name])
-            for end, row in ends.items()
+            for end, row in stages.items()
             for name in SOLVERS
         },
     }

@@ -81,16 +81,22 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
     assert not converged.converged(rows)
 
 
-def test_the_average_is_that_of_the_last_updates(small, monkeypatch):
+@pytest.mark.parametrize(("span", "share"), [(1.0, 0.5), (2 / 3, 0.75)])
+def test_the_average_is_that_of_the_last_updates(small, monkeypatch, span, share):
     """With the span 1, of all: here after two chunks of one update each."""
     monkeypatch.setattr(converged, "CHUNK", 1)
-    monkeypatch.setattr(converged, "SPAN", 1.0)
+    monkeypatch.setattr(converged, "SPAN", span)
     family = experiments.family(small.task)
     first = experiments.blank(small, family)
-    once, _ = converged.stage((first, first), family, 0, 0, 1, 1e-2)
-    twice, _ = converged.stage((first, first), family, 0, 0, 2, 1e-2)
+    once, _ = converged.stage((first, first), family, 0, 0, 1)
+    twice, _ = converged.stage((first, first), family, 0, 0, 2)
     for one, two, mean in zip(*map(jax.tree.leaves, (once[0], *twice)), strict=True):
-        np.testing.assert_allclose(mean, (one + two) / 2, atol=1e-7)
+        np.testing.assert_allclose(mean, one + share * (two - one), atol=1e-7)
+
+
+def test_the_learning_rate_rises_and_then_falls_as_an_inverse_root():
+    for before, count, part in ((0, 50, 0.5), (0, 100, 1), (converged.FLAT * 4 - 200, 200, 0.5)):
+        np.testing.assert_allclose(converged.rate_of(before, count), part * converged.RATE)
 
 
 @pytest.mark.parametrize(("target", "name"), converged.SHIPPED.items())

@@ -63,6 +63,7 @@ def test_a_similarity_is_the_cosine_of_a_ridge_regression(x64):
         turned = similarities(channels @ turn, targets)
         np.testing.assert_allclose(turned["first"].layers, expected)
         assert found["held"].mean > 1 - 1e-6
+        assert 0.01 < found["first"].resampled.std() < 1
         compared = compared_by_cosine(found)
         assert compared.leader == 1
         assert compared.low[0, 0] > 0

@@ -5,14 +5,14 @@ from itertools import product
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ... import Linear, constructions
 from ...probes import streams
-from ...tasks import LinearRegression, Task, map_tasks, system
+from ...tasks import LinearRegression
 from .._shared.draws import draw_tasks
 from ..identify import _probe_similarity as probing
+from ..solverbench._settings import largest_eigenvalues
 from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows
 
@@ -28,24 +28,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     tasks = draw_tasks(key, config.tasks, LinearRegression(noise=config.noise, **sizes))
     tasks = tasks.replace(y_query=None)
     targets = probing.iterates(KERNEL, config.ridge, tasks, config.layers)
-    highest = config.ridge + float(max(map_tasks(largest_eigenvalue, tasks)))
+    highest = config.ridge + float(max(largest_eigenvalues(KERNEL, tasks)))
     keywords: Any = {"num_features": config.num_features, "ridge": config.ridge}
     keywords |= {"steps": config.layers}
     readers: dict[str, Any] = {INPUTS: partial(probing.inputs_of, layers=config.layers)}
     for name in config.solvers:
         spectrum: Any = {} if name == CONJUGATE else {"spectrum": (config.ridge, highest)}
-        readers[name] = partial(
-            streams, getattr(constructions, name)(KERNEL, **keywords, **spectrum)
-        )
+        model = getattr(constructions, name)(KERNEL, **keywords, **spectrum)
+        readers[name] = partial(streams, model)
     rows = []
     for name, role in product(readers, (QUERY, SUPPORT)):
         channels = probing.channels_of(readers[name], role, tasks)
         rows += rows_of(name, role, np.asarray(channels), targets)
     return rows, checks(rows, config.solvers)
-
-
-def largest_eigenvalue(task: Task) -> jax.Array:
-    return jnp.linalg.eigvalsh(system(KERNEL, task).gram)[-1]
 
 
 def rows_of(model: str, role: str, channels: np.ndarray, targets: Any) -> Rows:
