@@ -3,8 +3,8 @@
 It takes 11 minutes of one core; `--folder` keeps what was measured.
 """
 
-from collections.abc import Callable, Iterable
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from benchmarks import ablations_models as models, records
 from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED
 from benchmarks.records import Row as Record, digits, table
 from icl_krr.experiments import Cell, Study, load, to_markdown
-from icl_krr.experiments.identify import INTERVAL_QUANTILES, paired_differences, resamples
+from icl_krr.experiments.identify import paired_differences, resamples
 from icl_krr.experiments.solverbench import LINEAR, PROCESS, BenchFamily, Share, bench_family
 from icl_krr.plots import COLORS, legend
 
@@ -39,8 +39,6 @@ RANGE = (1e-3, 1e3)
 """Effects are cut to this range: an effect below it is none."""
 PLACES = 6
 """Relative depths at which patterns of models with different depths are compared."""
-NOTABLE = np.log10(1.05)
-"""An effect of less than 5 % is not counted as one in statements."""
 SETS = {"whole layers": ("layer",), "heads": ("heads",), "heads, MLP, whole layers": PARTS}
 
 
@@ -54,7 +52,7 @@ def constructed(quick: bool, folder: Path) -> list[Record]:
 
     def measure(cell: Cell) -> Record | None:
         family, label, name = cell.values()
-        return built(name, tasks(family, label), models.VARIANTS[label], label == "base")
+        return built(name, tasks(family, label), models.VARIANTS[label])
 
     axes = {
         "family": (LINEAR,) if quick else (LINEAR, PROCESS),
@@ -76,11 +74,11 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
 
     def measure(cell: Cell) -> Record:
         name = cell["model"]
-        return models.measure(runs[name].model, tasks(name), True)
+        return models.measure(runs[name].model, tasks(name))
 
     def measure_beside(cell: Cell) -> Record | None:
         one = tasks(cell["tasks of"], RIDGES[cell["variant"]])
-        return built(cell["solver"], one, models.Variant(), False)
+        return built(cell["solver"], one, models.Variant())
 
     keys = [(str(tasks(name).sampler), runs[name].model.steps) for name in names]
     first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
@@ -98,12 +96,11 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
 class Effects(NamedTuple):
     """Logarithms (base 10) of the effects of a model, of all tasks first, then of resamples.
 
-    `logs` has [1 + resamples, parts, L] for (replaced by, effect); `profile`, if any, and `ratio`
-    are errors of a linear probe [1 + resamples, L + 1] and of the model, over those of exact KRR.
+    `logs` has [1 + resamples, parts, L] for (replaced by, effect); `ratio` is the error of the
+    model over that of exact KRR.
     """
 
     logs: dict[tuple[str, str], np.ndarray]
-    profile: np.ndarray | None
     ratio: np.ndarray
 
 
@@ -120,10 +117,7 @@ def effects_of(row: Record, number: int = RESAMPLES, seed: int = SEED) -> Effect
             size = np.maximum(weights @ intact[name], np.finfo(float).tiny)[:, None, None]
             logs[replaced, name] = np.log10(((total / size) ** power).clip(*RANGE))
     exact = weights @ np.asarray(row["exact error"])
-    profile = None
-    if "profile" in row:
-        profile = (weights @ np.asarray(row["profile"])) / exact[:, None]
-    return Effects(logs, profile, (weights @ intact["target"]) / exact)
+    return Effects(logs, (weights @ intact["target"]) / exact)
 
 
 def at_places(logs: np.ndarray) -> np.ndarray:
@@ -247,53 +241,9 @@ def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[st
     return counts
 
 
-def above(values: np.ndarray, least: float = NOTABLE) -> bool:
-    """Whether the value of all tasks, the first, is at least `least` and its interval above 0."""
-    return bool(values[0] >= least and np.quantile(values[1:], INTERVAL_QUANTILES[0]) > 0)
-
-
-def of_part(effects: Effects, part: str, effect: str, replaced: str) -> np.ndarray:
-    return effects.logs[replaced, effect][:, PARTS.index(part)]
-
-
-def heads_most(effects: Effects, replaced: str) -> bool:
-    heads, units = (of_part(effects, part, "change", replaced) for part in ("heads", "units"))
-    return above(np.mean(heads - units, axis=1))
-
-
-def hurts(effects: Effects, replaced: str, part: str, least: float) -> bool:
-    logs = of_part(effects, part, "target", replaced)
-    return float(np.mean([above(one) for one in logs.T])) >= least
-
-
-def trend(effects: Effects, replaced: str, sign: int) -> bool:
-    logs = of_part(effects, "layer", "change", replaced)
-    half = logs.shape[1] // 2
-    late = np.mean(logs[:, -half:], axis=1) - np.mean(logs[:, :half], axis=1)
-    return above(sign * late)
-
-
-def falls(effects: Effects, replaced: str) -> bool | None:
-    if effects.profile is None:
-        return None
-    return bool(np.all(np.diff(effects.profile[0]) < 0))
-
-
-STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
-    "removing the heads of a layer changes the predictions more than removing its MLP": heads_most,
-    "removing the heads hurts, in most layers": partial(hurts, part="heads", least=0.5),
-    "removing the MLP hurts, in most layers": partial(hurts, part="units", least=0.5),
-    "removing any layer hurts": partial(hurts, part="layer", least=1.0),
-    "late layers matter less": partial(trend, sign=-1),
-    "late layers matter more": partial(trend, sign=1),
-    "the error of a linear probe falls at every layer": falls,
-}
-"""Statements about a model, by what decides them from its effects and the kind of removal."""
-
-
-def built(name: str, one: BenchFamily, variant: models.Variant, profile: bool) -> Record | None:
+def built(name: str, one: BenchFamily, variant: models.Variant) -> Record | None:
     model = models.build(name, one, variant.slower, variant.form)
-    return None if model is None else models.measure(model, one, profile)
+    return None if model is None else models.measure(model, one)
 
 
 def scores(rows: list[Record], all_effects: list[Effects]) -> list[Record]:
@@ -337,38 +287,6 @@ def pattern_row(model: str, tasks: str, row: Record) -> Record:
     return {"model": model, "tasks": tasks, "change": dict(zip(PARTS, changes, strict=True))}
 
 
-def stated(constructed_rows: list[Record], trained: list[Record]) -> list[Record]:
-    """How many models each statement is true of, [cases, models]."""
-    every = [(row["solver"], effects_of(row)) for row in constructed_rows]
-    learnt = [effects_of(row) for row in trained]
-    lines = []
-    for statement, holds in STATEMENTS.items():
-        for replaced in REPLACED:
-            if "probe" in statement and replaced != MAIN[0]:
-                continue
-            counts: dict[str, list[int]] = {}
-            for name, effects in every:
-                add_case(counts.setdefault(name, [0, 0]), holds(effects, replaced))
-            of_trained = [0, 0]
-            for effects in learnt:
-                add_case(of_trained, holds(effects, replaced))
-            words = "" if "probe" in statement else f" ({replaced})"
-            lines.append({"statement": statement + words, "known": counts, "trained": of_trained})
-    deeper = {"known": deeper_is_better(constructed_rows), "trained": [0, 0]}
-    return [*lines, {"statement": "two more layers lower the error", **deeper}]
-
-
-def deeper_is_better(rows: list[Record]) -> dict[str, list[int]]:
-    """Whether 8 layers err less than 6 on the same tasks."""
-    errors = {(r["family"], r["solver"], r["variant"]): sum(r["intact"]["target"]) for r in rows}
-    counts: dict[str, list[int]] = {}
-    for (family, name, variant), error in errors.items():
-        more = errors.get((family, name, "8 steps"))
-        if variant == "base" and more is not None:
-            add_case(counts.setdefault(name, [0, 0]), more < error)
-    return counts
-
-
 def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
     rows = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
@@ -379,7 +297,6 @@ def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     return {
         "confusion": rows,
         "trained": [compared(row, limits) for row in trained],
-        "statements": stated(constructed_rows, trained),
         "patterns": patterns,
     }
 
@@ -459,24 +376,6 @@ def trained_table(record: Record) -> str:
     return to_markdown(table(every, columns))
 
 
-def statement_table(record: Record) -> str:
-    """How many models of each solver a statement is true of."""
-    candidates = [name for name in CANDIDATES if name in record["statements"][0]["known"]]
-    header = ["statement", "trained", *map(display_name, candidates)]
-    header += ["other solvers", "no solver"]
-    lines = []
-    for one in record["statements"]:
-        cells = [f"{one['trained'][0]}/{one['trained'][1]}"]
-        groups = [(name,) for name in candidates]
-        groups += [models.DISTRACTORS, tuple(name for name in NAMES if KIND[name] == "no solver")]
-        for names in groups:
-            counts = [one["known"][name] for name in names if name in one["known"]]
-            cases, total = (sum(pair[k] for pair in counts) for k in (0, 1))
-            cells.append(f"{cases}/{total}" if total else "-")
-        lines.append([one["statement"], *cells])
-    return to_markdown((header, lines))
-
-
 def pattern_table(record: Record) -> str:
     columns = {"model": lambda row: display_name(row["model"]), "tasks": "tasks"}
     for part in PARTS:
@@ -491,7 +390,6 @@ SECTIONS = {
     "Right names by setting": variant_table,
     "Named by one candidate alone, although the model runs none of those offered": distractor_table,
     "Trained models: the nearest pattern of constructions on the same tasks": trained_table,
-    "Statements: true of how many models": statement_table,
     "Changes |f' - f| / |f| without a part of a layer": pattern_table,
 }
 

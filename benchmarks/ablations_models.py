@@ -219,14 +219,7 @@ def without_parts(model: Transformer, tasks: ik.Task) -> tuple[np.ndarray, dict[
     return answers["zero"][0], {name: one[1:].reshape(shape) for name, one in answers.items()}
 
 
-@jax.jit
-def layer_errors(model: Transformer, probe: Any, tasks: ik.Task) -> jax.Array:
-    """Squared errors of a linear probe after every layer, summed over queries [b, L + 1]."""
-    predictions = ik.map_tasks(lambda task: ik.probes.layerwise(model, task, probe), tasks)
-    return jnp.sum((predictions - outputs_of(tasks)[:, None]) ** 2, axis=-1)
-
-
-def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Record:
+def measure(model: Transformer, one: BenchFamily) -> Record:
     """Squares, summed over queries, of every effect: [parts, L, b] without a part, [b] intact."""
     began, tasks = time.process_time(), one.tasks
     model = in_dtype_of_tasks(model, tasks)
@@ -241,9 +234,6 @@ def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Reco
     for replace, changed in without.items():
         squares = {name: sums((changed - other) ** 2) for name, other in others.items()}
         record["removed"][replace] = finite(squares)
-    if profile:
-        probe = ik.probes.fit_probe(model, one.probing)
-        record |= finite({"profile": layer_errors(model, probe, tasks)})
     return record | {"cpu_seconds": time.process_time() - began}
 
 

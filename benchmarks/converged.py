@@ -5,11 +5,11 @@ Every stage is kept in `benchmarks/runs`, and the same command goes on from the 
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,21 +68,32 @@ def recipes() -> dict[str, lab.Recipe]:
     return recipes
 
 
-def rate_of(before: Any, count: Any) -> jax.Array:
+def rate_of(peak: float, before: Any, count: Any) -> jax.Array:
     """The learning rate of an update of a stage that begins after `before` updates."""
     step = jnp.asarray(count, float)
     fall = jnp.sqrt(FLAT / jnp.maximum(before + step, FLAT))
-    return RATE * jnp.minimum(step / WARMUP, 1) * fall
+    return peak * jnp.minimum(step / WARMUP, 1) * fall
 
 
-def optimiser_of(before: Any) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(1.0), soap(partial(rate_of, before)))
+class Optimiser(NamedTuple):
+    """An optimiser of optax, as a function of its learning rate, and the largest rate."""
+
+    make: Callable[[optax.Schedule], optax.GradientTransformation]
+    peak: float
+
+    def start(self, before: Any) -> optax.GradientTransformation:
+        """The optimiser of a stage that begins after `before` updates."""
+        rate = partial(rate_of, self.peak, before)
+        return optax.chain(optax.clip_by_global_norm(1.0), self.make(rate))
 
 
-@partial(jax.jit, static_argnames="batch")
-def chunk(state: Any, family: Sampler, batch: int, before: Any) -> Any:
+SOAP = Optimiser(soap, RATE)
+
+
+@partial(jax.jit, static_argnames=("batch", "chosen"))
+def chunk(state: Any, family: Sampler, batch: int, before: Any, chosen: Optimiser) -> Any:
     """`CHUNK` updates of weights, their average, the moments, the key and the number of updates."""
-    optimiser = optimiser_of(before)
+    optimiser = chosen.start(before)
 
     def update(state: Any, _: None) -> tuple[Any, jax.Array]:
         weights, average, moments, key, count = state
@@ -97,15 +108,17 @@ def chunk(state: Any, family: Sampler, batch: int, before: Any) -> Any:
     return jax.lax.scan(update, state, length=CHUNK)
 
 
-def stage(models: Any, family: Sampler, seed: int, before: int, after: int) -> tuple[Any, Row]:
+def stage(
+    models: Any, family: Sampler, seed: int, before: int, after: int, chosen: Optimiser = SOAP
+) -> tuple[Any, Row]:
     """Weights and average after further updates, with a new state of the optimiser; what it took.
 
     Seconds are those of the CPU, without compilation.
     """
     batch = LARGE if before >= GROWTH else SMALL
-    moments = optimiser_of(before).init(models[0])
+    moments = chosen.start(before).init(models[0])
     state = *models, moments, jax.random.key(seed), jnp.asarray(before)
-    run = chunk.lower(state, family, batch, before).compile()
+    run = chunk.lower(state, family, batch, before, chosen).compile()
     began, wall, losses = time.process_time(), time.perf_counter(), []
     for _ in range((after - before) // CHUNK):
         state, loss = run(state, family, before)
@@ -116,26 +129,20 @@ def stage(models: Any, family: Sampler, seed: int, before: int, after: int) -> t
     return state[:2], row
 
 
-def excess_of(model: Transformer, family: Any) -> tuple[float, float]:
-    """The excess error over exact regression, and half of its 95 % interval over tasks.
+def errors(model: Transformer, family: Any) -> tuple[Row, float]:
+    """The excess error over exact regression, mean squared errors of a model and of the baselines.
 
     Exact regression is the mean of the output given the supports. So the excess error is the mean
     square of the difference from it, which varies less over tasks than the difference of errors.
+    The last number is half of the 95 % interval of the excess over tasks.
     """
     tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, family)
-    targets = profile_targets(tasks, *family.optimal())
-    gaps = np.asarray(predict_batch(model, tasks) - targets.exact, float) ** 2
-    exact = float(jnp.mean((targets.exact - targets.truth) ** 2))
-    return float(gaps.mean() / exact), float(1.96 * gaps.std() / VALIDATION**0.5 / exact)
-
-
-def errors(model: Transformer, family: Any) -> Row:
-    """The excess error of a model, and mean squared errors of it and of the baselines."""
-    tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, family)
     baselines = reference(family, jax.random.key(52)).losses(tasks)
-    error = float(jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2))
-    ratio, (excess, _) = error / baselines["exact"], excess_of(model, family)
-    return {"excess": excess, "validation": error, "ratio": ratio, **baselines}
+    exact, found = baselines["exact"], predict_batch(model, tasks)
+    error = float(jnp.mean((found - tasks.y_query) ** 2))
+    gaps = np.asarray(found - profile_targets(tasks, *family.optimal()).exact, float) ** 2 / exact
+    row = {"excess": float(gaps.mean()), "validation": error, "ratio": error / exact, **baselines}
+    return row, float(1.96 * gaps.std() / VALIDATION**0.5)
 
 
 def ends() -> Iterator[int]:
@@ -152,7 +159,9 @@ def converged(rows: list[Row]) -> bool:
     return bool(before) and rows[-1]["excess"] > ENOUGH * before[0]["excess"]
 
 
-def trained(name: str, recipe: lab.Recipe, folder: Path, minutes: float) -> list[Row]:
+def trained(
+    name: str, recipe: lab.Recipe, folder: Path, minutes: float, chosen: Optimiser = SOAP
+) -> list[Row]:
     """Train a model, stage by stage, until it converged or took so many minutes of a CPU."""
     family, metrics = lab.family(recipe.task), folder / "metrics.csv"
     first = lab.blank(recipe, family)
@@ -168,8 +177,8 @@ def trained(name: str, recipe: lab.Recipe, folder: Path, minutes: float) -> list
         spent = sum(row["cpu_seconds"] for row in rows) / 60
         if converged(rows) or spent > minutes or (name in LIMITED and before == GROWTH):
             break
-        models, row = stage(models, family, recipe.training.seed, before, after)
-        rows.append(row | errors(models[1], family))
+        models, row = stage(models, family, recipe.training.seed, before, after, chosen)
+        rows.append(row | errors(models[1], family)[0])
         keep(folder, name, recipe, models, rows)
         print(f"{name}: {after} updates, excess {rows[-1]['excess']:.4f}", flush=True)
     return rows
@@ -215,7 +224,7 @@ def stage_row(folder: Path) -> Row:
     rows = lab.from_csv(top / "metrics.csv")
     if top != folder:
         rows = [row for row in rows if row["step"] <= int(folder.name)]
-    excess, sampling = excess_of(run.model, run.family)
+    row, sampling = errors(run.model, run.family)
     task, model = vars(run.recipe.task), vars(run.recipe.model)
     return {
         "model": top.name,
@@ -224,7 +233,7 @@ def stage_row(folder: Path) -> Row:
         "seed": run.recipe.training.seed,
         "updates": rows[-1]["step"],
         "converged": converged(rows),
-        "excess": excess,
+        "excess": row["excess"],
         "sampling": sampling,
     }
 

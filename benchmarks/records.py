@@ -50,7 +50,7 @@ def options(
     for name, words in more.items():
         parser.add_argument(name if words.get("nargs") == "+" else f"--{name}", **words)
     args = parser.parse_args()
-    if folder and args.quick:
+    if folder and quick and args.quick:
         args.folder = Path(mkdtemp())
         atexit.register(rmtree, args.folder)
     return args

@@ -25,6 +25,11 @@ class Moments(NamedTuple):
     right: Any = None
 
 
+def is_stack(weight: jax.Array) -> bool:
+    """Whether weights are matrices [blocks, m, n]."""
+    return weight.ndim == 3 and min(weight.shape[-2:]) > 1
+
+
 def orthogonal(matrices: jax.Array) -> jax.Array:
     """Bases of the columns, one after the other: batched factorisations at once deadlock."""
     return jax.lax.map(lambda one: jnp.linalg.qr(one)[0], matrices)
@@ -37,7 +42,7 @@ def soap(
 
     def start(weight: jax.Array) -> Moments:
         zero = jnp.zeros_like(weight)
-        if weight.ndim < 3 or min(weight.shape[-2:]) == 1:
+        if not is_stack(weight):
             return Moments(zero, zero)
         eyes = [jnp.tile(jnp.eye(k, dtype=zero.dtype), (len(zero), 1, 1)) for k in zero.shape[-2:]]
         return Moments(zero, zero, *(0 * eye for eye in eyes), *eyes)

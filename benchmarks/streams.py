@@ -51,7 +51,7 @@ distractor without weights holds its own answers and x of the query, and has no 
 
 Row = dict[str, Any]
 KNOWN = (PLAIN, JUNK, SUPERPOSED, TRAINED, NORMED, NOISE, SINGLE)
-ENCODER, SPACES = "trained encoder", ("state", "innovation")
+SPACES = ("state", "innovation")
 READINGS = {
     "probe": "`identify` on a linear probe that is fitted to y at the queries",
     "factor": "`identify_streams` on the probe's answer: a factor and an offset for each layer",
@@ -85,7 +85,6 @@ offered only where it is the truth. Streams are rotated at random.
 SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
-ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
 FAMILIES = (bench.LINEAR, bench.PROCESS)
 LEVELS = (1e-3, 1e-2, 1e-1)
 FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
@@ -94,7 +93,7 @@ QUICK_NAMES = ("gradient_descent", "conjugate_gradient")
 
 
 class Case(NamedTuple):
-    """A model: its kind, its tasks or its name if it is a trained encoder, and what it runs.
+    """A model: its kind, its tasks, and what it runs.
 
     All candidates have its kernel. The level is the noise on the weights, channels of junk, or
     channels left out. It is probed if a linear probe reads it, for comparison.
@@ -150,7 +149,6 @@ def cases() -> Iterator[Case]:
     for name, fewer in bench.SUPERPOSED_CASES:
         yield Case(SUPERPOSED, bench.LINEAR, name, "linear", fewer)
     yield from solvers(TRAINED, names=bench.VARIED_SOLVERS[:2], one=True)
-    yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
 QUICK_CASES = (
@@ -332,15 +330,6 @@ def subject_of(case: Case, one: bench.BenchFamily) -> Subject:
     return powers(one) if case.kind == POWERS else candidate_subject(case, one)
 
 
-def encoder(case: Case) -> tuple[Transformer, Task, Task]:
-    """A trained encoder, and tasks of its training family, to fit and to score."""
-    run = experiments.load(case.about)
-    family: Any = dataclasses.replace(run.family, num_queries=bench.BenchConfig().num_queries)  # pyright: ignore
-    drawn = experiments.draw_tasks(jax.random.key(case.seed), 2 * bench.BenchConfig().tasks, family)
-    halves = split_halves(drawn.replace(y_query=None))
-    return identification.in_dtype_of_tasks(run.model, drawn), *halves
-
-
 NO_NAME = bench.Verdict(bench.NONE)
 UNUSED = "the answer does not follow"
 """Start of the reason why a decoded candidate is ruled out because of its use."""
@@ -394,24 +383,20 @@ def other_readings(reader: Reader, one: bench.BenchFamily, kwargs: Row) -> dict[
 
 def examine(case: Case, config: bench.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
-    began, subject, readings = time.perf_counter(), Subject(lambda task: task.x), {}
-    kwargs: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
-    if case.kind == ENCODER:
-        result = identify_streams(*encoder(case), **kwargs)
-    else:
-        one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
-        subject, single = subject_of(case, one), case.kind == SINGLE
-        kwargs["candidates"] = tuple(n for n in names if n != SLOW or case.about == SLOW)
-        kwargs["steps"] = 2 * config.steps
-        if case.probed:
-            read = other_readings(subject.reader, one, kwargs)
-            return {**case._asdict(), "readings": as_json(read)}
-        tasks = split_halves(one.tasks.replace(y_query=None))
-        if single:
-            tasks = jax.tree.map(jnp.float32, tasks)
-        with jax.enable_x64(not single):
-            result = identify_streams(subject.reader, *tasks, **kwargs)
-        readings = own_readings(result)
+    began, config = time.perf_counter(), dataclasses.replace(config, seed=case.seed)
+    one, single = setting_of(case.tasks, config), case.kind == SINGLE
+    subject = subject_of(case, one)
+    offered = tuple(n for n in names if n != SLOW or case.about == SLOW)
+    kwargs: dict[str, Any] = {"kernels": (case.kernel,), "candidates": offered}
+    kwargs |= {"steps": 2 * config.steps, "seed": case.seed}
+    if case.probed:
+        read = other_readings(subject.reader, one, kwargs)
+        return {**case._asdict(), "readings": as_json(read)}
+    tasks = split_halves(one.tasks.replace(y_query=None))
+    if single:
+        tasks = jax.tree.map(jnp.float32, tasks)
+    with jax.enable_x64(not single):
+        result = identify_streams(subject.reader, *tasks, **kwargs)
     verdict = bench.verdict_of(result)
     return {
         **case._asdict(),
@@ -420,8 +405,8 @@ def examine(case: Case, config: bench.BenchConfig, names: tuple[str, ...]) -> di
         "distance to oracle": subject.gap,
         "status": verdict.status,
         "names": verdict.names,
-        "readings": as_json(readings),
-        "candidates": [row_of(one, case.kind == ENCODER) for one in result.candidates],
+        "readings": as_json(own_readings(result)),
+        "candidates": [row_of(one) for one in result.candidates],
         "seconds": time.perf_counter() - began,
     }
 
@@ -430,15 +415,10 @@ def as_json(verdicts: dict[str, bench.Verdict]) -> dict[str, Any]:
     return {name: one._asdict() for name, one in verdicts.items()}
 
 
-def row_of(one: CandidateResult, trained: bool) -> dict[str, Any]:
-    """A candidate: its distances, the reason against it, and distances of untrained models."""
-    row: dict[str, Any] = {"candidate": one.fit.candidate, "reason": one.reason}
-    row |= {space: distance.mean for space, distance in one.distances.items()}
-    if trained:
-        controls: dict[str, Any] = one.stream_result.controls  # pyright: ignore[reportOptionalMemberAccess]
-        other = [spaces for name, spaces in controls.items() if name.startswith("untrained")]
-        row["untrained"] = {space: min(part[space].mean for part in other) for space in SPACES}
-    return row
+def row_of(one: CandidateResult) -> dict[str, Any]:
+    """A candidate: its distances, and the reason against it."""
+    distances = {space: distance.mean for space, distance in one.distances.items()}
+    return {"candidate": one.fit.candidate, "reason": one.reason, **distances}
 
 
 def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -472,9 +452,6 @@ def markdown(record: dict[str, Any]) -> str:
         "float32: distance of the right candidate": single,
         "Distractors, one by one": distractor_table,
         "Untrained encoders and random functions": randoms_table,
-        "Trained encoders: distance of a candidate over the smaller one of two untrained models": (
-            encoders
-        ),
     }
     for title, make in tables.items():
         header, lines = make(rows)
@@ -641,19 +618,6 @@ def randoms_table(rows: list[Row]) -> Lines:
         groups["all, and distractors"] = of(rows, RANDOM, DISTRACTOR, POWERS)
     lines = [[words, str(len(some)), *verdict_shares(some)] for words, some in groups.items()]
     return ["tasks", "models", "named", "close to", "none"], lines
-
-
-def encoders(rows: list[Row]) -> Lines:
-    header = ["encoder", "seed", "verdict", "candidate", *SPACES]
-    header += [f"{space}, ratio" for space in SPACES] + ["reason"]
-    lines = []
-    for row in of(rows, ENCODER):
-        for one in row["candidates"]:
-            least, cells = one["untrained"], [f"{one[space]:.2g}" for space in SPACES]
-            cells += [f"{one[s] / least[s]:.2g}" if least[s] else "-" for s in SPACES]
-            first = [row["about"], str(row["seed"]), words_of(row)]
-            lines.append([*first, one["candidate"], *cells, one["reason"]])
-    return header, lines
 
 
 def main() -> None:

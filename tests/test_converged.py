@@ -9,7 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks import converged
+import icl_krr as ik
+from benchmarks import converged, optimisers
 from benchmarks.records import RUNS
 from benchmarks.soap import soap
 from icl_krr import experiments
@@ -48,6 +49,54 @@ def test_soap_is_adam_in_the_bases_of_the_gradients(x64):
     np.testing.assert_allclose(ours["matrix"], -0.3 * outer, atol=1e-6)
 
 
+def test_the_bases_of_soap_come_nearer_to_the_eigenvectors(x64):
+    G = jnp.asarray(np.random.default_rng(1).standard_normal((1, 5, 4)))
+    rows, weights, outside = G[0] @ G[0].T, {"w": jnp.zeros_like(G)}, []
+    optimiser = soap(optax.constant_schedule(0.1))
+    state, update = optimiser.init(weights), jax.jit(optimiser.update)
+    for count in range(1, 102):
+        _, state = update({"w": G}, state)
+        if count in (1, 11, 101):
+            turned = state[1][0].left[0].T @ rows @ state[1][0].left[0]
+            outside.append(np.linalg.norm(turned - np.diag(np.diag(turned))))
+    assert outside[0] > 2 * outside[1] > 20 * outside[2]
+
+
+def test_the_changes_of_muon_are_orthogonal_and_as_large_as_those_of_adam(x64):
+    G = np.random.default_rng(1).standard_normal((2, 8, 4))
+    weights = {"stack": jnp.zeros_like(G), "bias": jnp.ones(4)}
+    optimiser = optimisers.muon(optax.constant_schedule(1.0))
+    slope = {"stack": jnp.asarray(G), "bias": jnp.ones(4)}
+    with jax.numpy_dtype_promotion("standard"):
+        change, _ = optimiser.update(slope, optimiser.init(weights), weights)
+    for one in change["stack"]:
+        values = np.linalg.svd(one, compute_uv=False)
+        assert values.max() < 2 * values.min()
+        np.testing.assert_allclose(np.sqrt(np.mean(np.square(one))), 0.2, rtol=0.3)
+    assert np.all((change["bias"] > -1.5) & (change["bias"] < -0.9))
+
+
+def test_the_best_rate_of_each_optimiser_is_trained_for_longer(monkeypatch, tmp_path):
+    """The excess falls as a power of the CPU time, fastest with the second rate of each."""
+    best = {name: rates[1] for name, (_, rates) in optimisers.OPTIMISERS.items()}
+
+    def trained(name, recipe, folder, minutes, chosen):
+        power = -1 if chosen.peak == best[folder.name.partition("-")[0]] else -0.5
+        spent = [1.0, 2.0, 3.0, minutes + 1]
+        steps = np.diff(spent, prepend=0)
+        return [
+            {"cpu_seconds": 60 * step, "excess": t**power}
+            for t, step in zip(spent, steps, strict=True)
+        ]
+
+    monkeypatch.setattr(converged, "trained", trained)
+    rows = optimisers.measured(tmp_path)
+    last = [optimisers.excess_after(row["stages"], optimisers.LAST) for row in rows]
+    assert [row["rate"] for row, end in zip(rows, last, strict=True) if end > 0] == [*best.values()]
+    assert np.nanmax(last) == pytest.approx(1 / optimisers.LAST)
+    assert optimisers.excess_after(rows[0]["stages"], 2.5) == pytest.approx(2.5**-0.5)
+
+
 @pytest.fixture
 def small(monkeypatch):
     """A decoder of one block, and stages of few updates."""
@@ -81,6 +130,22 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
     assert not converged.converged(rows)
 
 
+def test_the_excess_is_the_mean_square_of_the_difference_from_exact_regression(small):
+    family = experiments.family(small.task)
+    model = experiments.blank(small, family)
+    row, sampling = converged.errors(model, family)
+    gaps, squares, (kernel, ridge) = [], [], family.optimal()
+    tasks = experiments.draw_tasks(jax.random.key(51), 16, family)
+    for i in range(16):
+        task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+        exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
+        gaps.append((ik.predict(model, task) - exact) ** 2)
+        squares.append((exact - task.y_query) ** 2)
+    each = np.ravel(gaps) / np.mean(squares)
+    assert row["excess"] == pytest.approx(np.mean(each), rel=1e-3)
+    assert sampling == pytest.approx(1.96 * np.std(each) / 4, rel=1e-3)
+
+
 @pytest.mark.parametrize(("span", "share"), [(1.0, 0.5), (2 / 3, 0.75)])
 def test_the_average_is_that_of_the_last_updates(small, monkeypatch, span, share):
     """With the span 1, of all: here after two chunks of one update each."""
@@ -96,7 +161,7 @@ def test_the_average_is_that_of_the_last_updates(small, monkeypatch, span, share
 
 def test_the_learning_rate_rises_and_then_falls_as_an_inverse_root():
     for before, count, part in ((0, 50, 0.5), (0, 100, 1), (converged.FLAT * 4 - 200, 200, 0.5)):
-        np.testing.assert_allclose(converged.rate_of(before, count), part * converged.RATE)
+        np.testing.assert_allclose(converged.rate_of(2.0, before, count), part * 2)
 
 
 @pytest.mark.parametrize(("target", "name"), converged.SHIPPED.items())
