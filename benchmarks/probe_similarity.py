@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 from benchmarks import converged, profiles, records, streams
 from benchmarks.profiles import OUTCOMES, Row, matrix, outcome_of, share
@@ -22,6 +23,7 @@ from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, of
 from icl_krr import experiments as lab
 from icl_krr.experiments import Lines, identify, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import iterates, similarities
+from icl_krr.plots import curves_figure
 from icl_krr.probes import streams as streams_of
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.training import reference
@@ -227,7 +229,10 @@ def inputs_table(rows: list[Row], roles: Iterable[str] = tuple(ROLES)) -> Lines:
 
 def trained_table(trained: Mapping[str, Row], roles: Iterable[str] = tuple(ROLES)) -> Lines:
     """The similarities of trained models, of the same with random weights, and of the inputs."""
-    parts = {(n, words): trained[n][key] for n, (words, key) in product(trained, NULLS.items())}
+    parts = {}
+    for name, (words, key) in product(trained, NULLS.items()):
+        about = name if key == "read" else name.partition(",")[0]  # nulls are those of all stages
+        parts[about, words] = trained[name][key]
     return similarity_table(parts, roles)
 
 
@@ -259,6 +264,21 @@ def markdown(record: Row) -> str:
     return "\n".join(parts)
 
 
+def layers_figure(record: Row) -> Figure:
+    """The cosines after every layer of models after their last stage, at the token of the query."""
+    last = {name.partition(",")[0]: row for name, row in record["trained"].items()}
+    panels = {}
+    for name, row in last.items():
+        curves = panels[f"layer of {name}"] = {}
+        for solver, (words, key) in product(
+            ("gradient_descent", "conjugate_gradient"), NULLS.items()
+        ):
+            layers = row[key]["query"]["layers"][solver]
+            curves[f"{solver.replace('_', ' ')}, {words}"] = range(1, len(layers) + 1), layers
+    title = "Cosines of linear probes with iterates of solvers (training seed 0, seed 0, float64)"
+    return curves_figure(panels, "cosine, at the token of the query", title)
+
+
 def main() -> None:
     args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
@@ -281,7 +301,8 @@ def main() -> None:
     trained = {at["model"]: row for at, row in records.finished(others, args.folder / "trained")}
     facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64", "tasks": count}
     record = {"meta": records.meta("probe_similarity", **facts), "rows": rows, "trained": trained}
-    records.finish("probe-similarity", records.rounded(record), markdown, args.quick)
+    figures = {"probe-similarity": layers_figure}
+    records.finish("probe-similarity", records.rounded(record), markdown, args.quick, figures)
 
 
 if __name__ == "__main__":

@@ -14,25 +14,19 @@ from benchmarks.fitted import ERRORS, QUICK, fitted
 from benchmarks.records import Row as Record
 from icl_krr import experiments
 from icl_krr.experiments import Cell, Recipe, RetrainingStudy, Rows, blank, family, to_markdown
-from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_half_precision, save_weights
-from icl_krr.transformer import step_cost
 
 Rates = dict[tuple[str, str], float]
 
 
 def trained(recipe: Recipe, folder: Path) -> Record:
-    """Train a model and save its weights: its errors, CPU seconds and FLOPs."""
+    """Train a model and save its weights: its errors and CPU seconds."""
     settings, drawn, start = recipe.training, family(recipe.task), time.process_time()
     model = blank(recipe, drawn)
-    task = sample(jax.random.key(0), drawn)
-    # the gradient costs about two forward passes
-    flops = 3 * step_cost(model, task).flops * model.steps * settings.batch * settings.steps
     record: Record = {
         "seed": settings.seed,
         "learning_rate": settings.learning_rate,
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(model)),
-        "flops": flops,
     }
     try:
         record |= fitted(recipe, folder)
@@ -83,7 +77,7 @@ def all_seeds(name: str, variant: str, study: RetrainingStudy, folder: Path, rat
 
 
 def markdown(record: Record) -> str:
-    """A table of errors and of the compute of all runs, with one line for each variant."""
+    """A table of errors and of the CPU seconds of all runs, with one line for each variant."""
     runs = record["runs"]
     groups = [[*group] for _, group in itertools.groupby(runs, itemgetter("study", "variant"))]
     columns = {
@@ -97,11 +91,9 @@ def markdown(record: Record) -> str:
         "mean": lambda group: mean_ratio("mean", chosen(group)),
         "zero": lambda group: mean_ratio("zero", chosen(group)),
         "CPU seconds": lambda group: f"{sum(run['cpu_seconds'] for run in group):.0f}",
-        "GFLOPs": lambda group: f"{sum(run['flops'] for run in group) / 1e9:.0f}",
     }
     header, lines = records.table(groups, columns)
-    spent = (columns[name](runs) for name in header[-2:])
-    return to_markdown((header, [*lines, ["all", *[""] * 6, *spent]]))
+    return to_markdown((header, [*lines, ["all", *[""] * 6, columns["CPU seconds"](runs)]]))
 
 
 def chosen(runs: list[Record]) -> list[Record]:
