@@ -159,6 +159,13 @@ def converged(rows: list[Row]) -> bool:
     return bool(before) and rows[-1]["excess"] > ENOUGH * before[0]["excess"]
 
 
+def ended(name: str, rows: list[Row], minutes: float = MINUTES) -> bool:
+    """Whether a model needs no further stage."""
+    spent = sum(row["cpu_seconds"] for row in rows) / 60
+    last = rows[-1]["step"] if rows else 0
+    return converged(rows) or spent > minutes or (name in LIMITED and last == GROWTH)
+
+
 def trained(
     name: str, recipe: lab.Recipe, folder: Path, minutes: float, chosen: Optimiser = SOAP
 ) -> list[Row]:
@@ -174,8 +181,7 @@ def trained(
         before = rows[-1]["step"] if rows else 0
         if after <= before:
             continue  # an earlier run kept it
-        spent = sum(row["cpu_seconds"] for row in rows) / 60
-        if converged(rows) or spent > minutes or (name in LIMITED and before == GROWTH):
+        if ended(name, rows, minutes):
             break
         models, row = stage(models, family, recipe.training.seed, before, after, chosen)
         rows.append(row | errors(models[1], family)[0])
@@ -189,28 +195,35 @@ def keep(folder: Path, name: str, recipe: lab.Recipe, models: Any, rows: list[Ro
     steps = rows[-1]["step"]
     training = dataclasses.replace(recipe.training, steps=steps)
     recipe = dataclasses.replace(recipe, training=training)
+    facts = {"dtype": "float32", "seed": training.seed, "recipe": dataclasses.asdict(recipe)}
     of_stage = folder / str(steps) if steps in KEPT and name not in LIMITED else folder
-    for place in {folder, of_stage}:
-        place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_weights(folder / "weights.msgpack", models[0])
+    for place in dict.fromkeys((of_stage, folder)):
+        place.mkdir(exist_ok=True)
         lab.replace(place / "recipe.json", recipe.to_json().encode())
         save_weights(place / "model.msgpack", models[1])
-    save_weights(folder / "weights.msgpack", models[0])
-    facts = {"dtype": "float32", "seed": training.seed, "recipe": dataclasses.asdict(recipe)}
-    records.write(folder / "meta.json", meta(f"converged --models {name}", "optax", **facts))
-    lab.replace(folder / "metrics.csv", lab.to_csv(rows))
+        records.write(place / "meta.json", meta(f"converged --models {name}", "optax", **facts))
+        lab.replace(place / "metrics.csv", lab.to_csv(rows))
 
 
 def stages(limited: bool = True) -> dict[str, Path]:
-    """The folders of models, each after the stages that are kept and after the last one."""
+    """The folders of models, each after the stages that are kept and after the end of training."""
     found = {}
     for name in recipes():
-        metrics = RUNS / name / "metrics.csv"
+        top, metrics = RUNS / name, RUNS / name / "metrics.csv"
         if metrics.exists() and (limited or name not in LIMITED):
-            last = lab.from_csv(metrics)[-1]["step"]
-            kept = [RUNS / name / str(step) for step in KEPT if step < last]
-            places = {f"{name}, {place.name} updates": place for place in kept if place.is_dir()}
-            found |= places | {f"{name}, {last} updates": RUNS / name}
+            rows = lab.from_csv(metrics)
+            kept = {step: top / str(step) for step in KEPT if (top / str(step)).is_dir()}
+            if ended(name, rows):
+                kept.setdefault(rows[-1]["step"], top)
+            found |= {f"{name}, {step} updates": place for step, place in kept.items()}
     return found
+
+
+def last_stages() -> dict[str, Path]:
+    """The folder of each model after its last stage."""
+    return {name.partition(",")[0]: folder for name, folder in stages().items()}
 
 
 def digest(folder: Path) -> str:
@@ -218,16 +231,13 @@ def digest(folder: Path) -> str:
     return sha256((folder / "model.msgpack").read_bytes()).hexdigest()
 
 
-def stage_row(folder: Path) -> Row:
+def stage_row(name: str, folder: Path) -> Row:
     """The row of a stage in the file that the package has."""
-    run, top = lab.load(folder), folder if folder.parent == RUNS else folder.parent
-    rows = lab.from_csv(top / "metrics.csv")
-    if top != folder:
-        rows = [row for row in rows if row["step"] <= int(folder.name)]
+    run, rows = lab.load(folder), lab.from_csv(folder / "metrics.csv")
     row, sampling = errors(run.model, run.family)
     task, model = vars(run.recipe.task), vars(run.recipe.model)
     return {
-        "model": top.name,
+        "model": name.partition(",")[0],
         **{key: model[key] for key in ("depth", "width")},
         **{key: task[key] for key in lab.TASK_SETTINGS},
         "seed": run.recipe.training.seed,
@@ -283,11 +293,11 @@ def main() -> None:
     facts = {"dtype": "float32", "seed": 0, "optimiser": "SOAP", "rate": RATE}
     record = {"meta": meta("converged", "optax", **facts), "models": models}
     records.finish("converged", records.rounded(record), markdown, False)
-    gaussian = [folder for name, folder in stages().items() if "-gp-" in name]
-    lab.replace(SCALING, lab.to_csv([stage_row(folder) for folder in gaussian]))
+    rows = [stage_row(*stage) for stage in stages().items() if "-gp-" in stage[0]]
+    lab.replace(SCALING, lab.to_csv(rows))
     for target, name in SHIPPED.items():
         for file in ("recipe.json", "model.msgpack", "metrics.csv", "meta.json"):
-            lab.replace(lab.RUNS / target / file, (RUNS / name / file).read_bytes())
+            lab.replace(lab.RUNS / target / file, (last_stages()[name] / file).read_bytes())
 
 
 if __name__ == "__main__":

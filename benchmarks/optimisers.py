@@ -32,7 +32,7 @@ def muon(rate: optax.Schedule) -> optax.GradientTransformation:
 
 
 OPTIMISERS = {
-    "AdamW": (optax.adamw, (1e-3, 2e-3, 4e-3)),
+    "AdamW": (optax.adamw, (5e-4, 1e-3, 2e-3)),
     "Muon": (muon, (2.5e-3, 5e-3, 1e-2)),
     "SOAP": (soap, (1e-3, 2e-3, 4e-3)),
 }

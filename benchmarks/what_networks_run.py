@@ -69,16 +69,18 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     }
 
 
-def converged_facts(models: dict[str, list[Row]]) -> dict[str, str]:
-    """What the paragraphs on training say, of the models of all stages."""
+def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict[str, str]:
+    """What the paragraphs on training say of all stages, and of those that are read."""
     every = [rows for name, rows in models.items() if name not in converged.LIMITED]
-    excesses = [rows[-1]["excess"] for rows in every]
+    rows = {f"{name}, {row['step']} updates": row for name in models for row in models[name]}
+    firsts, lasts = ([rows[name] for name in names] for names in zip(*ends(stages), strict=True))
+    excesses = [row["excess"] for row in lasts]
     return {
         "table": to_markdown(converged.table(models)),
-        "begin": f"{max(rows[0]['excess'] for rows in every):.2g}",
+        "begin": f"{max(row['excess'] for row in firsts):.2g}",
         "least": f"{min(excesses):.2g}",
         "most": f"{max(excesses):.2g}",
-        "last": str(max(rows[-1]["step"] for rows in every)),
+        "last": str(max(row["step"] for row in lasts)),
         "falling": f"{sum(not converged.converged(rows) for rows in every)} of {len(every)}",
     }
 
@@ -150,7 +152,7 @@ def page() -> str:
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
         "control": control_facts(profile["rows"]),
-        "converged": converged_facts(training["models"]),
+        "converged": converged_facts(training["models"], rows),
         "trained": trained_facts(rows),
         "similar": similar_facts(cosines),
         "ablations": ablation_facts(ablations),
