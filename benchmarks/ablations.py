@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import ablations_models as models, records
+from benchmarks import ablations_models as models, converged, records
 from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED
 from benchmarks.records import Row as Record, digits, table
 from icl_krr.experiments import Cell, Study, load, to_markdown
@@ -22,10 +22,8 @@ from icl_krr.experiments.identify import paired_differences, resamples
 from icl_krr.experiments.solverbench import LINEAR, PROCESS, BenchFamily, Share, bench_family
 from icl_krr.plots import COLORS, legend
 
-SHIPPED = [
-    *("gp-encoder", "gp-encoder-2d", "gp-encoder-hard", "gp-decoder", "gp-decoder-2d"),
-    *("gp-decoder-hard", "linear-encoder", "linear-decoder"),
-]
+ENCODERS = ("gp-encoder", "linear-encoder")
+"""Trained models that are read beside those of `benchmarks.converged`."""
 SIZES = {"tasks": 32, "probe_tasks": 256, "num_queries": 8}
 """Half the number of tasks, the number of tasks for probes, and the queries of a task."""
 RIDGES = {"own ridge": None, "condition 100": 100.0}
@@ -63,10 +61,10 @@ def constructed(quick: bool, folder: Path) -> list[Record]:
     return [cell | row for cell, row in records.finished(study, folder / "known")]
 
 
-def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
+def trained(quick: bool, folder: Path, places: dict[str, Path]) -> list[Record]:
     """Trained runs, each with all constructions on its tasks and of its depth."""
-    sizes = QUICK_SIZES if quick else SIZES
-    runs = {name: load(records.folder_of(name)) for name in names}
+    sizes, names = QUICK_SIZES if quick else SIZES, [*places]
+    runs = {name: load(place) for name, place in places.items()}
 
     @cache
     def tasks(name: str, condition: float | None = None) -> BenchFamily:
@@ -84,7 +82,8 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
     first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
     solvers = QUICK_NAMES if quick else NAMES
     axes = {"tasks of": dict.fromkeys(first.values()), "variant": RIDGES, "solver": solvers}
-    own = Study("trained", sizes, {"model": names}, measure)
+    weights = lambda cell: converged.digest(places[cell["model"]])  # noqa: E731
+    own = Study("trained", sizes, {"model": names}, measure, weights)
     other = Study("beside", sizes, axes, measure_beside)
     model_rows, beside = (records.finished(study, folder / study.name) for study in (own, other))
     return [
@@ -302,8 +301,6 @@ def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
 
 
 TITLES = {"heads": "all heads", "units": "the MLP", "layer": "the whole layer"}
-BESIDE = ("gradient_descent", "richardson", "random_encoder")
-"""Constructions whose distances to trained models the table shows, near or not."""
 EFFECT_WORDS = {
     "change": "distance to the intact predictions",
     "target": "error to the targets",
@@ -363,12 +360,6 @@ def trained_table(record: Record) -> str:
         "nearest": lambda one: display_name(one["name"]),
         "distance": digits("distance", 2),
         "tied": lambda one: ", ".join(display_name(n) for n in one["tied"] if n != one["name"]),
-        **{
-            f"distance to {display_name(name)}": lambda one, name=name: (
-                f"{one['distances'].get(name, np.nan):.2g}"
-            )
-            for name in BESIDE
-        },
         "one solver (95 %)": digits("within", 2),
         "reading": "reading",
     }
@@ -441,8 +432,9 @@ def main() -> None:
     args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)  # compilation takes most of the time
-    names = SHIPPED[1:2] if args.quick else SHIPPED
-    parts = (constructed(args.quick, args.folder), trained(args.quick, args.folder, names))
+    places = {name: records.folder_of(name) for name in ENCODERS}
+    places = dict([*places.items()][:1]) if args.quick else converged.last_stages() | places
+    parts = (constructed(args.quick, args.folder), trained(args.quick, args.folder, places))
     every = [*parts[0], *parts[1], *(other for row in parts[1] for other in row["beside"])]
     facts = {
         "seed": SEED,
@@ -450,7 +442,7 @@ def main() -> None:
         "sizes": SIZES,
         "resamples": RESAMPLES,
         "variants": {name: one._asdict() for name, one in models.VARIANTS.items()},
-        "models": names,
+        "models": [*places],
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
     record = {"meta": records.meta("ablations", **facts), **report(*parts)}

@@ -39,7 +39,6 @@ VALIDATION, CHUNK = 8192, 256
 KEPT = tuple(1024 * 4**k for k in range(5))
 """Updates after which the average is kept."""
 MINUTES = 180
-SCALING = lab.RUNS / "scaling.csv"
 
 
 LIMITED = {"converged-gp-2d-depth-4": 4, "converged-gp-2d-depth-12": 12}
@@ -269,16 +268,15 @@ def markdown(record: Row) -> str:
 
 ABOUT = f"""\
 `python -m benchmarks.converged` trains GPT-2-style decoders (LayerNorm, GELU, learned positions,
-causal softmax attention with 4 heads, x and y interleaved) of 8 blocks and width 32 from outputs
-alone: on Gaussian processes with one and with two features (Gaussian kernel, lengthscale 0.57 and
-0.8, inputs uniform in (-1, 1), noise variance 0.05), and on linear functions of 4 features whose
-covariance has the condition number 1, 10 or 100 (noise variance 0.003), with 16 supports. SOAP,
-batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates; the model is a running average, in
-which the newest weights of t have the share 1 / ({SPAN} t), two thirds from the last 15 %. The
-state of SOAP begins anew in every stage of at most {STAGE} updates.
+causal softmax attention, 4 heads, 8 blocks, width 32) from outputs alone, with 16 supports: on
+Gaussian processes with one and two features (Gaussian kernel, lengthscale 0.57 and 0.8, x uniform
+in (-1, 1), noise variance 0.05), and on linear functions of 4 features whose covariance has the
+condition number 1, 10 or 100 (noise variance 0.003). SOAP, with a new state in every stage of at
+most {STAGE} updates; batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates. The model is a
+running average, two thirds of it from the last 15 % of the updates.
 "Excess": mean square of the difference from exact regression over the error of exact regression, at
-one query after all supports, on {VALIDATION} tasks. "No longer falls": the last doubling of the
-updates lowered it by less than a tenth. Models of other depths have {GROWTH} updates.
+one query, on {VALIDATION} tasks. "No longer falls": the last doubling of the updates lowered it by
+less than a tenth. Models of other depths have {GROWTH} updates.
 """
 
 
@@ -294,7 +292,7 @@ def main() -> None:
     record = {"meta": meta("converged", "optax", **facts), "models": models}
     records.finish("converged", records.rounded(record), markdown, False)
     rows = [stage_row(*stage) for stage in stages().items() if "-gp-" in stage[0]]
-    lab.replace(SCALING, lab.to_csv(rows))
+    lab.replace(lab.RUNS / "scaling.csv", lab.to_csv(rows))
     for target, name in SHIPPED.items():
         for file in ("recipe.json", "model.msgpack", "metrics.csv", "meta.json"):
             lab.replace(lab.RUNS / target / file, (last_stages()[name] / file).read_bytes())

@@ -82,8 +82,8 @@ is what is measured. CPU minutes are without compilation. AdamW has the weight d
 
 def main() -> None:
     args = records.options(__doc__, quick="", folder=True)
-    facts = {"dtype": "float32", "seed": 0}
-    record = {"meta": records.meta("optimisers", "optax", **facts), "runs": measured(args.folder)}
+    meta = records.meta("optimisers", "optax", dtype="float32", seed=0)
+    record = {"meta": meta, "runs": measured(args.folder)}
     records.finish("optimisers", records.rounded(record), markdown, False)
 
 

@@ -337,10 +337,14 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 """Starts of the reasons of candidates whose distances say nothing."""
 
 
+def informative(result: Identification) -> list[CandidateResult]:
+    """The candidates whose distances say something."""
+    return [one for one in result.candidates if not one.reason.startswith(SAYS_NOTHING)]
+
+
 def own_readings(result: Identification) -> dict[str, bench.Verdict]:
     """The readings that one result of `identify_streams` holds."""
-    every = [one for one in result.candidates if not one.reason.startswith(SAYS_NOTHING)]
-    verdicts = {}
+    every, verdicts = informative(result), {}
     for space in SPACES:
         verdicts[space] = nearest({one.fit.candidate: one.distances[space].mean for one in every})
     remain = [one for one in every if not one.reason or one.reason.startswith(UNUSED)]

@@ -5,6 +5,7 @@ Every stage of a model is read in every way, in 5 minutes of one core; `--folder
 
 import time
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from benchmarks import converged, records
 from benchmarks.profiles import HOWS, Row, least, short
+from benchmarks.streams import informative
 from icl_krr import probes
 from icl_krr.catalogue import compared
 from icl_krr.experiments import Lines, Study, identify, load, to_markdown
@@ -53,12 +55,12 @@ Kernel width, ridge and step size of each are fitted anew for every reading.
 
 
 def names_and_distances(result: Identification) -> Row:
-    """The verdict, every candidate with its distances, the nearest first, and the controls."""
+    """The verdict, candidates whose distances say something, the nearest first, and controls."""
     mean = lambda spaces: {space: part.mean for space, part in spaces.items()}  # noqa: E731
     return {
         "status": result.status,
         "remain": result.remain,
-        "candidates": {one.fit.candidate: mean(one.distances) for one in result.candidates},
+        "candidates": {one.fit.candidate: mean(one.distances) for one in informative(result)},
         "controls": {name: mean(spaces) for name, spaces in result.baselines.items()},
     }
 
@@ -104,14 +106,10 @@ def nearest_far(reading: Row) -> float:
     return reading["distances"][reading["nearest"]]
 
 
-def nearest(record: Row, *spaces: str) -> tuple[str, float]:
-    """The candidate with the least distance in these spaces, and the mean of its distances."""
-    sizes = {
-        name: sum(distances[space] for space in spaces) / len(spaces)
-        for name, distances in record["candidates"].items()
-    }
-    best = min(sizes, key=lambda name: sizes[name])
-    return best, sizes[best]
+def nearest(record: Row, space: str) -> tuple[str, float]:
+    """The candidate with the least distance in a space, and this distance."""
+    sizes = {name: distances[space] for name, distances in record["candidates"].items()}
+    return min(sizes.items(), key=itemgetter(1))
 
 
 SPACES = {
@@ -120,10 +118,6 @@ SPACES = {
     "state": ("streams", "state"),
     "innovation": ("streams", "innovation"),
 }
-
-
-def nearest_control(row: Row, part: str, space: str) -> float:
-    return min(one[space] for one in row[part]["controls"].values() if space in one)
 
 
 def models_table(rows: dict[str, Row]) -> Lines:
@@ -141,7 +135,9 @@ def models_table(rows: dict[str, Row]) -> Lines:
             cells.append(words.format(said["nearest"], nearest_far(said), null, *others))
         for part, space in SPACES.values():
             solver, size = nearest(row[part], space)
-            cells.append(f"{solver} {size:.2g} (control {nearest_control(row, part, space):.2g})")
+            controls = row[part]["controls"].values()
+            control = min(one[space] for one in controls if space in one)
+            cells.append(f"{solver} {size:.2g} (control {control:.2g})")
         if verdict in NAMED:
             verdict += f": {', '.join(row['streams']['remain'])}"
         filters = (f"{row[whose]['filter']:.2g}" for whose in ("model", "untrained"))

@@ -39,14 +39,13 @@ def ablation_facts(record: Row) -> dict[str, str]:
     first = record["confusion"][0]
     every = [one for row in record["trained"] for one in row["nearest"]]
     readings = Counter(one["reading"] for one in every)
-    rich = sum("richardson" in (one["name"], *one["tied"]) for one in every)
     return {
         "count": str(len(every)),
         "right": str(Share.of(*first["right"])),
         "solvers": str(Share.of(*first["distractors"]["other solver"])),
         "nothing": str(Share.of(*first["distractors"]["no solver"])),
         "undecided": str(Share.of(readings["not distinguishable"], len(every))),
-        "richardson": f"{rich} of {len(every)}",
+        "none": str(readings["no solver"]),
     }
 
 
@@ -69,18 +68,22 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     }
 
 
+def said(numbers: Iterable[float]) -> str:
+    """Numbers as text, such as "1, 2 and 3"."""
+    *some, last = (f"{number:.2g}" for number in numbers)
+    return f"{', '.join(some)} and {last}"
+
+
 def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict[str, str]:
     """What the paragraphs on training say of all stages, and of those that are read."""
     every = [rows for name, rows in models.items() if name not in converged.LIMITED]
     rows = {f"{name}, {row['step']} updates": row for name in models for row in models[name]}
     firsts, lasts = ([rows[name] for name in names] for names in zip(*ends(stages), strict=True))
-    excesses = [row["excess"] for row in lasts]
     return {
         "table": to_markdown(converged.table(models)),
-        "begin": f"{max(row['excess'] for row in firsts):.2g}",
-        "least": f"{min(excesses):.2g}",
-        "most": f"{max(excesses):.2g}",
-        "last": str(max(row["step"] for row in lasts)),
+        "begin": said(row["excess"] for row in firsts),
+        "end": said(row["excess"] for row in lasts),
+        "read": ", ".join(map(str, sorted({rows[name]["step"] for name in stages}))),
         "falling": f"{sum(not converged.converged(rows) for rows in every)} of {len(every)}",
     }
 
@@ -93,9 +96,11 @@ def ends(names: Iterable[str]) -> list[list[str]]:
 
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     firsts, lasts = zip(*ends(rows), strict=True)
+    shown = {name: rows[name] for pair in ends(rows) for name in pair}
 
-    def said(names: tuple[str, ...], of: Callable[[Row], float]) -> str:
-        return " and ".join(f"{of(rows[name]):.2g}" for name in names)
+    def names(found: Iterable[str]) -> str:
+        counts = Counter(found).most_common()
+        return ", ".join(f"{name} at {count} of {len(rows)}" for name, count in counts)
 
     facts: dict[str, Callable[[Row], float]] = {
         "": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
@@ -104,10 +109,15 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     }
     return {
         "count": str(len(rows)),
-        "models": to_markdown(trained.models_table(rows)),
+        "models": to_markdown(trained.models_table(shown)),
         "streams": share(row["streams"]["status"] in trained.NAMED for row in rows.values()),
-        **{f"{key}begin": said(firsts, of) for key, of in facts.items()},
-        **{f"{key}end": said(lasts, of) for key, of in facts.items()},
+        "profile": names(row["model"][HOWS[0]]["nearest"] for row in rows.values()),
+        "innovation": names(
+            trained.nearest(row["streams"], "innovation")[0] for row in rows.values()
+        ),
+        "null_nearer": share(facts["null_"](row) < facts[""](row) for row in rows.values()),
+        **{f"{key}begin": said(of(rows[name]) for name in firsts) for key, of in facts.items()},
+        **{f"{key}end": said(of(rows[name]) for name in lasts) for key, of in facts.items()},
     }
 
 
@@ -117,11 +127,14 @@ def similar_facts(record: Row) -> dict[str, str]:
     known = similar.listed(of(rows, *KNOWN))
     some = {name: models[name] for pair in ends(models) for name in pair}
 
+    mixed = {last: models[last] for _, last in ends(models) if len(models[last]["errors"]) > 1}
+
     def right(role: str) -> str:
         return share(row["read"][role]["nearest"] in row["right"] for row in known)
 
     return {
         "table": to_markdown(similar.known_table(rows)),
+        "errors": to_markdown(similar.errors_table(mixed)),
         "confusion": to_markdown(similar.confusion(rows, "query")),
         "inputs": to_markdown(similar.inputs_table(rows, ["query"])),
         "trained": to_markdown(similar.trained_table(some, ["query"])),

@@ -65,6 +65,6 @@ def test_a_few_models_are_measured_and_compared(monkeypatch, capsys, x64):
     monkeypatch.setattr(jax.config, "update", lambda *_: None)  # the tests after it have their own
     ablations.main()
     output = capsys.readouterr().out
-    assert re.findall(r"^\| (gp-encoder-2d) \|", output, re.M)
+    assert re.findall(r"^\| (gp-encoder) \|", output, re.M)
     changes = re.findall(r"^\| gradient descent \| linear \| .* \| (.*) \|$", output, re.M)
     assert len({*changes[0].split()}) == 1, "every step of gradient descent is the same map"

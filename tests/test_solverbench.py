@@ -2,6 +2,7 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -359,3 +360,9 @@ def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     assert {"nesterov", "averaged_descent"} <= names
     hint = "choose another name, or run python -m benchmarks.streams again"
     assert not names & {*SOLVERS}, hint
+
+
+def test_candidates_that_diverge_or_stay_where_they_are_have_no_distance():
+    reasons = ("", "diverges on the scored tasks", "its steps are nearly the mean of y", "farther")
+    every = [SimpleNamespace(reason=reason) for reason in reasons]
+    assert streams.informative(SimpleNamespace(candidates=every)) == [every[0], every[3]]

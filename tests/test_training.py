@@ -464,7 +464,6 @@ REACHED = {
     "gp-encoder": 1.02,
     "gp-encoder-2d": 1.05,
     "gp-decoder": 1.02,
-    "gp-decoder-2d": 1.22,
     "gp-decoder-4": 1.09,
     "gp-decoder-8": 1.06,
     "gp-decoder-12": 1.06,
