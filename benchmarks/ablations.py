@@ -1,6 +1,6 @@
 """`python -m benchmarks.ablations`: what ablations say of the solver that a model runs.
 
-It takes 11 minutes of one core; `--folder` keeps what was measured.
+It takes 6 minutes of one core; `--folder` keeps what was measured.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ def constructed(quick: bool, folder: Path) -> list[Record]:
 
 def trained(quick: bool, folder: Path, places: dict[str, Path]) -> list[Record]:
     """Trained runs, each with all constructions on its tasks and of its depth."""
-    sizes, names = QUICK_SIZES if quick else SIZES, [*places]
+    sizes = QUICK_SIZES if quick else SIZES
     runs = {name: load(place) for name, place in places.items()}
 
     @cache
@@ -78,16 +78,13 @@ def trained(quick: bool, folder: Path, places: dict[str, Path]) -> list[Record]:
         one = tasks(cell["tasks of"], RIDGES[cell["variant"]])
         return built(cell["solver"], one, models.Variant())
 
-    keys = [(str(tasks(name).sampler), runs[name].model.steps) for name in names]
-    first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
-    solvers = QUICK_NAMES if quick else NAMES
-    axes = {"tasks of": dict.fromkeys(first.values()), "variant": RIDGES, "solver": solvers}
+    axes = {"tasks of": places, "variant": RIDGES, "solver": QUICK_NAMES if quick else NAMES}
     weights = lambda cell: converged.digest(places[cell["model"]])  # noqa: E731
-    own = Study("trained", sizes, {"model": names}, measure, weights)
+    own = Study("trained", sizes, {"model": places}, measure, weights)
     other = Study("beside", sizes, axes, measure_beside)
     model_rows, beside = (records.finished(study, folder / study.name) for study in (own, other))
     return [
-        cell | row | {"beside": [c | r for c, r in beside if c["tasks of"] == first[cell["model"]]]}
+        cell | row | {"beside": [c | r for c, r in beside if c["tasks of"] == cell["model"]]}
         for cell, row in model_rows
     ]
 
@@ -136,11 +133,10 @@ def pattern(effects: Effects, key: tuple[str, str], parts: Iterable[str]) -> np.
 
 
 class Nearest(NamedTuple):
-    """The solver with the nearest pattern, its distance (root mean square), and the other names."""
+    """The solver with the nearest pattern, its distance (root mean square), and those as near."""
 
     name: str
     distance: float
-    others: dict[str, float]  # distances of all names
     tied: list[str]  # names that paired intervals do not tell from the nearest
 
 
@@ -153,8 +149,8 @@ def nearest(model_pattern: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> 
     names, every = list(by_name), np.ones(len(by_name), bool)
     differences = paired_differences(distances[:, :1], distances[:, None, 1:], every)
     tied = [name for name, low in zip(names, differences.low[:, 0], strict=True) if low <= 0]
-    each = dict(zip(names, distances[:, 0].tolist(), strict=True))
-    return Nearest(names[differences.leader], each[names[differences.leader]], each, tied)
+    best = differences.leader
+    return Nearest(names[best], float(distances[best, 0]), tied)
 
 
 def by_solver(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, list[np.ndarray]]:
@@ -273,7 +269,6 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
             "name": one.name,
             "distance": one.distance,
             "tied": one.tied,
-            "distances": one.others,
             "within": limits[name],
             "reading": reading if close else "no construction is near",
         })  # fmt: skip
@@ -406,12 +401,9 @@ def ablations_figure(record: Record) -> Figure:
             style = marks[KIND[row["model"]]]
             label = f"{display_name(row['model'])} ({KIND[row['model']]})"
             draw(axes[0, k], row["change"][part], label, COLORS[i % len(COLORS)], style)
-        for i, row in reversed([*enumerate(trained)]):
+        for i, row in enumerate(trained):
             style = "o-" if "encoder" in row["model"] else "s--"
-            named = i < len(COLORS)  # more have no colour of their own
-            color = COLORS[i] if named else "#bbbbbb"
-            label = f"{row['model']} (trained)" if named else "further trained models"
-            draw(axes[1, k], row["change"][part], label, color, style)
+            draw(axes[1, k], row["change"][part], f"{row['model']} (trained)", COLORS[i], style)
         axes[0, k].set_title(f"without {TITLES[part]}", fontsize=9)
         axes[1, k].set_xlabel("layer / number of layers")
     for row, words in zip(axes, ("constructions", "trained models"), strict=True):

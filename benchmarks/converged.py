@@ -129,11 +129,10 @@ def stage(
 
 
 def errors(model: Transformer, family: Any) -> tuple[Row, float]:
-    """The excess error over exact regression, mean squared errors of a model and of the baselines.
+    """The errors of a model and of the baselines, and half of the 95 % interval of the excess.
 
-    Exact regression is the mean of the output given the supports. So the excess error is the mean
-    square of the difference from it, which varies less over tasks than the difference of errors.
-    The last number is half of the 95 % interval of the excess over tasks.
+    Exact regression is the mean of the output given the supports. So the excess error over it is
+    the mean square of the difference, which varies less over tasks than the difference of errors.
     """
     tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, family)
     baselines = reference(family, jax.random.key(52)).losses(tasks)
@@ -166,7 +165,7 @@ def ended(name: str, rows: list[Row], minutes: float = MINUTES) -> bool:
 
 
 def trained(
-    name: str, recipe: lab.Recipe, folder: Path, minutes: float, chosen: Optimiser = SOAP
+    recipe: lab.Recipe, folder: Path, minutes: float, chosen: Optimiser = SOAP
 ) -> list[Row]:
     """Train a model, stage by stage, until it converged or took so many minutes of a CPU."""
     family, metrics = lab.family(recipe.task), folder / "metrics.csv"
@@ -180,29 +179,30 @@ def trained(
         before = rows[-1]["step"] if rows else 0
         if after <= before:
             continue  # an earlier run kept it
-        if ended(name, rows, minutes):
+        if ended(folder.name, rows, minutes):
             break
         models, row = stage(models, family, recipe.training.seed, before, after, chosen)
         rows.append(row | errors(models[1], family)[0])
-        keep(folder, name, recipe, models, rows)
-        print(f"{name}: {after} updates, excess {rows[-1]['excess']:.4f}", flush=True)
+        keep(folder, recipe, models, rows, chosen)
+        print(f"{folder.name}: {after} updates, excess {rows[-1]['excess']:.4f}", flush=True)
     return rows
 
 
-def keep(folder: Path, name: str, recipe: lab.Recipe, models: Any, rows: list[Row]) -> None:
+def keep(folder: Path, recipe: lab.Recipe, models: Any, rows: list[Row], chosen: Optimiser) -> None:
     """Write a stage: the average as the model of the run, and the weights to go on from."""
     steps = rows[-1]["step"]
     training = dataclasses.replace(recipe.training, steps=steps)
     recipe = dataclasses.replace(recipe, training=training)
-    facts = {"dtype": "float32", "seed": training.seed, "recipe": dataclasses.asdict(recipe)}
-    of_stage = folder / str(steps) if steps in KEPT and name not in LIMITED else folder
+    facts = {"dtype": "float32", "seed": training.seed, "optimiser": chosen.make.__name__}
+    facts |= {"rate": chosen.peak, "recipe": dataclasses.asdict(recipe)}
+    of_stage = folder / str(steps) if steps in KEPT and folder.name not in LIMITED else folder
     folder.mkdir(parents=True, exist_ok=True)
     save_weights(folder / "weights.msgpack", models[0])
     for place in dict.fromkeys((of_stage, folder)):
         place.mkdir(exist_ok=True)
         lab.replace(place / "recipe.json", recipe.to_json().encode())
         save_weights(place / "model.msgpack", models[1])
-        records.write(place / "meta.json", meta(f"converged --models {name}", "optax", **facts))
+        records.write(place / "meta.json", meta("converged", "optax", **facts))
         lab.replace(place / "metrics.csv", lab.to_csv(rows))
 
 
@@ -241,7 +241,6 @@ def stage_row(name: str, folder: Path) -> Row:
         **{key: task[key] for key in lab.TASK_SETTINGS},
         "seed": run.recipe.training.seed,
         "updates": rows[-1]["step"],
-        "converged": converged(rows),
         "excess": row["excess"],
         "sampling": sampling,
     }
@@ -285,14 +284,16 @@ def main() -> None:
     names = {"nargs": "*", "default": [*recipes()], "choices": [*recipes()]}
     args = records.options(__doc__, quick="", minutes=minutes, models=names)
     for name in args.models:
-        trained(name, recipes()[name], RUNS / name, args.minutes)
+        trained(recipes()[name], RUNS / name, args.minutes)
     metrics = {name: RUNS / name / "metrics.csv" for name in recipes()}
     models = {name: lab.from_csv(path) for name, path in metrics.items() if path.exists()}
     facts = {"dtype": "float32", "seed": 0, "optimiser": "SOAP", "rate": RATE}
     record = {"meta": meta("converged", "optax", **facts), "models": models}
     records.finish("converged", records.rounded(record), markdown, False)
-    rows = [stage_row(*stage) for stage in stages().items() if "-gp-" in stage[0]]
-    lab.replace(lab.RUNS / "scaling.csv", lab.to_csv(rows))
+    gaussian = {name: place for name, place in stages().items() if "-gp-" in name}
+    lab.replace(
+        lab.RUNS / "scaling.csv", lab.to_csv([*map(stage_row, gaussian, gaussian.values())])
+    )
     for target, name in SHIPPED.items():
         for file in ("recipe.json", "model.msgpack", "metrics.csv", "meta.json"):
             lab.replace(lab.RUNS / target / file, (last_stages()[name] / file).read_bytes())

@@ -16,8 +16,8 @@ from benchmarks.records import Row
 from benchmarks.soap import is_stack, soap
 from icl_krr.experiments import to_markdown
 
-MODEL, FIRST, LAST = "converged-gp-2d", 4, 20
-MARKS = (1, 2, FIRST, 8, LAST)
+MODEL, SHORT, LONG = "converged-gp-2d", 4, 20
+MARKS = (1, 2, SHORT, 8, LONG)
 """CPU minutes after which the excess is shown."""
 
 
@@ -33,7 +33,7 @@ def muon(rate: optax.Schedule) -> optax.GradientTransformation:
 
 OPTIMISERS = {
     "AdamW": (optax.adamw, (5e-4, 1e-3, 2e-3)),
-    "Muon": (muon, (2.5e-3, 5e-3, 1e-2)),
+    "Muon": (muon, (6.25e-4, 1.25e-3, 2.5e-3, 5e-3)),
     "SOAP": (soap, (1e-3, 2e-3, 4e-3)),
 }
 """Each with the largest learning rates that are tried."""
@@ -47,18 +47,20 @@ def excess_after(stages: list[Row], minutes: float) -> float:
 
 
 def measured(folder: Path) -> list[Row]:
-    """Train with every rate for `FIRST` minutes, and with the best of an optimiser for `LAST`."""
+    """Train with every rate for `SHORT` minutes, and with the best of an optimiser for `LONG`."""
     recipe, rows = converged.recipes()[MODEL], []
 
     def run(name: str, rate: float, minutes: float) -> Row:
         place, chosen = folder / f"{name}-{rate:g}", converged.Optimiser(OPTIMISERS[name][0], rate)
-        stages = converged.trained(place.name, recipe, place, minutes, chosen)
+        stages = converged.trained(recipe, place, minutes, chosen)
         return {"optimiser": name, "rate": rate, "stages": stages}
 
     for name, (_, rates) in OPTIMISERS.items():
-        tried = [run(name, rate, FIRST) for rate in rates]
-        best = min(tried, key=lambda row: excess_after(row["stages"], FIRST))
-        rows += [run(name, row["rate"], LAST) if row is best else row for row in tried]
+        tried = [run(name, rate, SHORT) for rate in rates]
+        best = min(
+            tried, key=lambda row: np.nan_to_num(excess_after(row["stages"], SHORT), nan=np.inf)
+        )
+        rows += [run(name, row["rate"], LONG) if row is best else row for row in tried]
     return rows
 
 
@@ -74,8 +76,8 @@ def markdown(record: Row) -> str:
 
 ABOUT = f"""\
 `python -m benchmarks.optimisers` trains the decoder `{MODEL}` of [converged](converged.md)
-with each optimiser and learning rate for {FIRST} CPU minutes, and with the best rate of each for
-{LAST}. All have the same initial weights, tasks, schedule of the rate, and running average, which
+with each optimiser and learning rate for {SHORT} CPU minutes, and with the best rate of each for
+{LONG}. All have the same initial weights, tasks, schedule of the rate, and running average, which
 is what is measured. CPU minutes are without compilation. AdamW has the weight decay 1e-4.
 """
 

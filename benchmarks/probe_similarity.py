@@ -44,8 +44,8 @@ cosine between decoded and right numbers is the similarity to that solver. The m
 like the solver with the largest one. {tasks} tasks, of which a fifth scores the probes; float64.
 
 - Tokens: {roles}.
-- Solvers: gradient descent with the best step size of each task, as published, Chebyshev iteration
-  and CG; on Gaussian kernels, preconditioned Richardson and Chebyshev iteration, too.
+- Solvers: gradient descent with the step size of the source, 2 / (smallest + largest eigenvalue),
+  Chebyshev iteration and CG; on Gaussian kernels, preconditioned Richardson and Chebyshev, too.
 - right: the solver that runs has the largest similarity. among: it has not, but is not
   distinguishable from the largest (95 %, all candidates together, bootstrap of the scored tasks,
   for the fitted probes). certain and wrong: a wrong solver is alone.
@@ -131,7 +131,8 @@ def examine_trained(folder: Path, count: int) -> Row:
     """Read a trained model, the same model with random weights, and no model."""
     began, run, key = time.perf_counter(), lab.load(folder), jax.random.key(0)
     family: Any = run.family
-    kernel, ridge = family.optimal()
+    (kernel, ridge), several = family.optimal(), getattr(family, "conditions", None) or ()
+    single = [dataclasses.replace(family, condition=one, conditions=None) for one in several]
     tasks = lab.draw_tasks(key, count, family)
     targets = iterates(kernel, float(ridge), tasks, run.model.steps)
     model = identify.in_dtype_of_tasks(run.model, tasks)
@@ -140,17 +141,9 @@ def examine_trained(folder: Path, count: int) -> Row:
         "read": read(partial(streams_of, model), tasks, targets),
         "untrained": read(partial(streams_of, other), tasks, targets),
         "inputs": read(partial(identify.inputs_of, layers=model.steps), tasks, targets),
-        "errors": [errors_of(model, one, count) for one in conditions_of(family)],
+        "errors": [errors_of(model, one, count) for one in single or [family]],
         "seconds": time.perf_counter() - began,
     }
-
-
-def conditions_of(family: Any) -> list[Any]:
-    """The family with each of its condition numbers, or as it is."""
-    several = getattr(family, "conditions", None)
-    if several is None:
-        return [family]
-    return [dataclasses.replace(family, condition=one, conditions=None) for one in several]
 
 
 def errors_of(model: Transformer, family: Any, count: int) -> Row:

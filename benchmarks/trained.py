@@ -1,6 +1,6 @@
 """`python -m benchmarks.trained`: what do the models of `benchmarks.converged` run?
 
-Every stage of a model is read in every way, in 5 minutes of one core; `--folder` keeps it.
+Every stage of a model is read in every way, in 3 minutes of one core; `--folder` keeps it.
 """
 
 import time
@@ -48,6 +48,7 @@ Kernel width, ridge and step size of each are fitted anew for every reading.
   model's own prediction, over those of the tasks, and its distance.
 - Controls: nulls that run no solver, a model of the same shape with random weights, and probes
   that are fitted to the outputs of other tasks ("shuffled").
+- A candidate that diverges on the scored tasks, or stays where it is, has no distance.
 - A probe reads every layer but the last, where the model itself predicts. A model with random
   weights is read by a probe of its last layer, too.
 - "error / exact" is that of the 64 tasks that are scored. In brackets: distances of controls.
@@ -120,6 +121,10 @@ SPACES = {
 }
 
 
+def nearest_control(row: Row, part: str, space: str) -> float:
+    return min(one[space] for one in row[part]["controls"].values() if space in one)
+
+
 def models_table(rows: dict[str, Row]) -> Lines:
     """Every model: its error, the nearest solver by each reading beside its control, a verdict."""
     header = ["model", "error / exact", "profile: error, 1:1", "error, monotone", *SPACES]
@@ -135,9 +140,7 @@ def models_table(rows: dict[str, Row]) -> Lines:
             cells.append(words.format(said["nearest"], nearest_far(said), null, *others))
         for part, space in SPACES.values():
             solver, size = nearest(row[part], space)
-            controls = row[part]["controls"].values()
-            control = min(one[space] for one in controls if space in one)
-            cells.append(f"{solver} {size:.2g} (control {control:.2g})")
+            cells.append(f"{solver} {size:.2g} (control {nearest_control(row, part, space):.2g})")
         if verdict in NAMED:
             verdict += f": {', '.join(row['streams']['remain'])}"
         filters = (f"{row[whose]['filter']:.2g}" for whose in ("model", "untrained"))

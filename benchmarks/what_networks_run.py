@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, Row, grouped, options, read
-from benchmarks.streams import DISTRACTOR, RANDOM, of
-from icl_krr.experiments import Lines, format_steps, replace, to_markdown
+from benchmarks.streams import DISTRACTOR, NORMED, RANDOM, TRAINED, of, outcome_of
+from icl_krr.experiments import Lines, replace, to_markdown
 from icl_krr.experiments.identify import NULLS
 from icl_krr.experiments.solverbench import Share
 
@@ -19,6 +19,12 @@ TEXT = Path(__file__).with_name("what_networks_run.txt")
 CLAIMS = ("C48", "C49", "C50")
 SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose equivalent steps the page shows; the table of scaling has all."""
+
+
+def ratio(flags: Iterable[bool]) -> str:
+    """How many hold, without an interval, of cases that are not independent."""
+    values = [*flags]
+    return f"{sum(values)}/{len(values)}"
 
 
 def hours(rows: Iterable[Row]) -> str:
@@ -44,8 +50,9 @@ def ablation_facts(record: Row) -> dict[str, str]:
         "right": str(Share.of(*first["right"])),
         "solvers": str(Share.of(*first["distractors"]["other solver"])),
         "nothing": str(Share.of(*first["distractors"]["no solver"])),
-        "undecided": str(Share.of(readings["not distinguishable"], len(every))),
+        "undecided": ratio(one["reading"] == "not distinguishable" for one in every),
         "none": str(readings["no solver"]),
+        "candidates": str(readings["candidate"]),
     }
 
 
@@ -53,9 +60,11 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
     constructed, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
+    hidden = of(profiles.through_streams().values(), NORMED, TRAINED)
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
+        "hidden": ratio(outcome_of(row) == "right" for row in hidden),
         "known": str(len(constructed)),
         "plain": str(len(plain)),
         "distractors": str(len(strange)),
@@ -97,27 +106,31 @@ def ends(names: Iterable[str]) -> list[list[str]]:
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     firsts, lasts = zip(*ends(rows), strict=True)
     shown = {name: rows[name] for pair in ends(rows) for name in pair}
+    names = Counter(row["model"][HOWS[0]]["nearest"] for row in rows.values()).most_common()
+    ratios = [
+        trained.nearest(row[part], space)[1] / trained.nearest_control(row, part, space)
+        for row in rows.values()
+        for part, space in trained.SPACES.values()
+    ]
 
-    def names(found: Iterable[str]) -> str:
-        counts = Counter(found).most_common()
-        return ", ".join(f"{name} at {count} of {len(rows)}" for name, count in counts)
+    def nearer(how: str) -> str:
+        said = [row["model"][how] for row in rows.values()]
+        return ratio(profiles.least(one, NULLS) < trained.nearest_far(one) for one in said)
 
     facts: dict[str, Callable[[Row], float]] = {
-        "": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
-        "null_": lambda row: profiles.least(row["model"][HOWS[0]], NULLS),
-        "filter_": lambda row: row["model"]["filter"],
+        "error": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
+        "gap": lambda row: trained.nearest_far(row["model"][HOWS[3]]),
+        "filter": lambda row: row["model"]["filter"],
     }
     return {
         "count": str(len(rows)),
         "models": to_markdown(trained.models_table(shown)),
-        "streams": share(row["streams"]["status"] in trained.NAMED for row in rows.values()),
-        "profile": names(row["model"][HOWS[0]]["nearest"] for row in rows.values()),
-        "innovation": names(
-            trained.nearest(row["streams"], "innovation")[0] for row in rows.values()
-        ),
-        "null_nearer": share(facts["null_"](row) < facts[""](row) for row in rows.values()),
-        **{f"{key}begin": said(of(rows[name]) for name in firsts) for key, of in facts.items()},
-        **{f"{key}end": said(of(rows[name]) for name in lasts) for key, of in facts.items()},
+        "streams": ratio(row["streams"]["status"] in trained.NAMED for row in rows.values()),
+        "profile": ", ".join(f"{name} at {count}" for name, count in names),
+        "nearer": ", ".join(f"{nearer(how)} ({how})" for how in HOWS),
+        "ratios": f"{min(ratios):.2f} to {max(ratios):.2f}",
+        **{f"{key}_begin": said(of(rows[name]) for name in firsts) for key, of in facts.items()},
+        **{f"{key}_end": said(of(rows[name]) for name in lasts) for key, of in facts.items()},
     }
 
 
@@ -126,7 +139,6 @@ def similar_facts(record: Row) -> dict[str, str]:
     rows, models = record["rows"], record["trained"]
     known = similar.listed(of(rows, *KNOWN))
     some = {name: models[name] for pair in ends(models) for name in pair}
-
     mixed = {last: models[last] for _, last in ends(models) if len(models[last]["errors"]) > 1}
 
     def right(role: str) -> str:
@@ -143,20 +155,6 @@ def similar_facts(record: Row) -> dict[str, str]:
     }
 
 
-def scaling_facts(models: list[Row]) -> dict[str, str]:
-    two = [row for row in models if row["num_features"] == 2 and row["depth"] == 8]
-    stages = {"first": two[0], "last": two[-1]}
-    return {
-        "table": to_markdown(scaling.models_table(models, SOLVERS)),
-        **{f"{end}_updates": str(row["updates"]) for end, row in stages.items()},
-        **{
-            f"{end}_{name}": format_steps(row["equivalents"][name])
-            for end, row in stages.items()
-            for name in SOLVERS
-        },
-    }
-
-
 def page() -> str:
     profile, models, cosines = (read(n) for n in ("error-profiles", "trained", "probe-similarity"))
     ablations, steps, training = (read(n) for n in ("ablations", "scaling", "converged"))
@@ -169,7 +167,7 @@ def page() -> str:
         "trained": trained_facts(rows),
         "similar": similar_facts(cosines),
         "ablations": ablation_facts(ablations),
-        "scaling": scaling_facts(steps["models"]),
+        "scaling": {"table": to_markdown(scaling.models_table(steps["models"], SOLVERS))},
         "hours": {
             "profiles": hours(profile["rows"]),
             "converged": f"{seconds / 3600:.1f}",

@@ -26,7 +26,7 @@ def read_models(path: Path = FILE) -> Rows:
     The excess error is that over exact regression, and `sampling` half of its 95 % interval over
     validation tasks.
     """
-    return [row | {"converged": str(row["converged"]) == "True"} for row in from_csv(path)]
+    return from_csv(path)
 
 
 def task_settings(row: dict[str, Any]) -> tuple:
