@@ -34,7 +34,7 @@ def muon(rate: optax.Schedule) -> optax.GradientTransformation:
 OPTIMISERS = {
     "AdamW": (optax.adamw, (5e-4, 1e-3, 2e-3)),
     "Muon": (muon, (6.25e-4, 1.25e-3, 2.5e-3, 5e-3)),
-    "SOAP": (soap, (1e-3, 2e-3, 4e-3)),
+    "SOAP": (soap, (5e-4, 1e-3, 2e-3, 4e-3)),
 }
 """Each with the largest learning rates that are tried."""
 
@@ -76,9 +76,9 @@ def markdown(record: Row) -> str:
 
 ABOUT = f"""\
 `python -m benchmarks.optimisers` trains the decoder `{MODEL}` of [converged](converged.md)
-with each optimiser and learning rate for {SHORT} CPU minutes, and with the best rate of each for
-{LONG}. All have the same initial weights, tasks, schedule of the rate, and running average, which
-is what is measured. CPU minutes are without compilation. AdamW has the weight decay 1e-4.
+with each optimiser and rate for {SHORT} CPU minutes, without compilation, and with the best of each
+for {LONG}. Weights at first, tasks (one seed), schedule of the rate and running average, which is
+measured, are the same. SOAP with 0.002 is that decoder itself. AdamW has the weight decay 1e-4.
 """
 
 

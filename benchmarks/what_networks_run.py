@@ -84,8 +84,7 @@ def said(numbers: Iterable[float]) -> str:
 
 
 def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict[str, str]:
-    """What the paragraphs on training say of all stages, and of those that are read."""
-    every = [rows for name, rows in models.items() if name not in converged.LIMITED]
+    """What the paragraphs on training say of the stages that are read."""
     rows = {f"{name}, {row['step']} updates": row for name in models for row in models[name]}
     firsts, lasts = ([rows[name] for name in names] for names in zip(*ends(stages), strict=True))
     return {
@@ -93,7 +92,6 @@ def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict
         "begin": said(row["excess"] for row in firsts),
         "end": said(row["excess"] for row in lasts),
         "read": ", ".join(map(str, sorted({rows[name]["step"] for name in stages}))),
-        "falling": f"{sum(not converged.converged(rows) for rows in every)} of {len(every)}",
     }
 
 
