@@ -290,13 +290,12 @@ def main() -> None:
     facts = {"dtype": "float32", "seed": 0, "optimiser": "SOAP", "rate": RATE}
     record = {"meta": meta("converged", "optax", **facts), "models": models}
     records.finish("converged", records.rounded(record), markdown, False)
-    gaussian = {name: place for name, place in stages().items() if "-gp-" in name}
-    lab.replace(
-        lab.RUNS / "scaling.csv", lab.to_csv([*map(stage_row, gaussian, gaussian.values())])
-    )
+    rows = [stage_row(*found) for found in stages().items() if "-gp-" in found[0]]
+    lab.replace(lab.RUNS / "scaling.csv", lab.to_csv(rows))
+    last = last_stages()
     for target, name in SHIPPED.items():
         for file in ("recipe.json", "model.msgpack", "metrics.csv", "meta.json"):
-            lab.replace(lab.RUNS / target / file, (last_stages()[name] / file).read_bytes())
+            lab.replace(lab.RUNS / target / file, (last[name] / file).read_bytes())
 
 
 if __name__ == "__main__":

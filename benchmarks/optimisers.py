@@ -57,9 +57,7 @@ def measured(folder: Path) -> list[Row]:
 
     for name, (_, rates) in OPTIMISERS.items():
         tried = [run(name, rate, SHORT) for rate in rates]
-        best = min(
-            tried, key=lambda row: np.nan_to_num(excess_after(row["stages"], SHORT), nan=np.inf)
-        )
+        best = tried[np.nanargmin([excess_after(row["stages"], SHORT) for row in tried])]
         rows += [run(name, row["rate"], LONG) if row is best else row for row in tried]
     return rows
 

@@ -101,9 +101,13 @@ def ends(names: Iterable[str]) -> list[list[str]]:
     return [[each[0], each[-1]] for each in stages.values()]
 
 
+def at_ends(rows: dict[str, Row]) -> dict[str, Row]:
+    """The rows of the first and the last stage of each model."""
+    return {name: rows[name] for pair in ends(rows) for name in pair}
+
+
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     firsts, lasts = zip(*ends(rows), strict=True)
-    shown = {name: rows[name] for pair in ends(rows) for name in pair}
     names = Counter(row["model"][HOWS[0]]["nearest"] for row in rows.values()).most_common()
     ratios = [
         trained.nearest(row[part], space)[1] / trained.nearest_control(row, part, space)
@@ -122,7 +126,7 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     }
     return {
         "count": str(len(rows)),
-        "models": to_markdown(trained.models_table(shown)),
+        "models": to_markdown(trained.models_table(at_ends(rows))),
         "streams": ratio(row["streams"]["status"] in trained.NAMED for row in rows.values()),
         "profile": ", ".join(f"{name} at {count}" for name, count in names),
         "nearer": ", ".join(f"{nearer(how)} ({how})" for how in HOWS),
@@ -136,7 +140,6 @@ def similar_facts(record: Row) -> dict[str, str]:
     """What the paragraphs on the second protocol say."""
     rows, models = record["rows"], record["trained"]
     known = similar.listed(of(rows, *KNOWN))
-    some = {name: models[name] for pair in ends(models) for name in pair}
     mixed = {last: models[last] for _, last in ends(models) if len(models[last]["errors"]) > 1}
 
     def right(role: str) -> str:
@@ -147,7 +150,7 @@ def similar_facts(record: Row) -> dict[str, str]:
         "errors": to_markdown(similar.errors_table(mixed)),
         "confusion": to_markdown(similar.confusion(rows, "query")),
         "inputs": to_markdown(similar.inputs_table(rows, ["query"])),
-        "trained": to_markdown(similar.trained_table(some, ["query"])),
+        "trained": to_markdown(similar.trained_table(at_ends(models), ["query"])),
         "query": right("query"),
         "support": right("support"),
     }
