@@ -4,14 +4,13 @@ It takes 6 minutes of one core; `--folder` keeps what was measured.
 """
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import ablations_models as models, converged, records
@@ -20,7 +19,7 @@ from benchmarks.records import Row as Record, digits, table
 from icl_krr.experiments import Cell, Study, load, to_markdown
 from icl_krr.experiments.identify import paired_differences, resamples
 from icl_krr.experiments.solverbench import LINEAR, PROCESS, BenchFamily, Share, bench_family
-from icl_krr.plots import COLORS, legend
+from icl_krr.plots import curves_figure
 
 ENCODERS = ("gp-encoder", "linear-encoder")
 """Trained models that are read beside those of `benchmarks.converged`."""
@@ -384,40 +383,19 @@ def markdown(record: Record) -> str:
     return "\n".join(f"{title}\n\n{make(record)}" for title, make in SECTIONS.items())
 
 
-def draw(axis: Axes, values: list[float], label: str, color: str, style: str) -> None:
-    x, y = (np.arange(len(values)) + 0.5) / len(values), np.clip(values, *RANGE)
-    axis.plot(x, y, style, color=color, label=label, linewidth=1, markersize=3)
-
-
-def ablations_figure(record: Record) -> Figure:
-    """Changes without heads, MLP or whole layers: constructions above, trained models below."""
-    figure = Figure(figsize=(9.6, 7.6), layout="constrained")
-    axes = figure.subplots(2, len(PARTS), sharex=True, sharey=True)
-    pattern_rows = [row for row in record["patterns"] if row["tasks"] == "process"]
-    trained = [row for row in record["patterns"] if row["tasks"] == "own"]
-    marks = {"candidate": "o-", "other solver": "s--", "no solver": "^:"}
-    for k, part in enumerate(PARTS):
-        for i, row in enumerate(pattern_rows):
-            style = marks[KIND[row["model"]]]
-            label = f"{display_name(row['model'])} ({KIND[row['model']]})"
-            draw(axes[0, k], row["change"][part], label, COLORS[i % len(COLORS)], style)
-        for i, row in enumerate(trained):
-            style = "o-" if "encoder" in row["model"] else "s--"
-            draw(axes[1, k], row["change"][part], f"{row['model']} (trained)", COLORS[i], style)
-        axes[0, k].set_title(f"without {TITLES[part]}", fontsize=9)
-        axes[1, k].set_xlabel("layer / number of layers")
-    for row, words in zip(axes, ("constructions", "trained models"), strict=True):
-        row[0].set_ylabel(f"relative change of predictions, {words}", fontsize=8)
-    for axis in axes.flat:
-        axis.set_yscale("log")
-        axis.grid(alpha=0.25)
-    figure.suptitle(
-        "One layer at a time, zeros in place of the part; Gaussian process tasks above, the run's "
-        "own tasks below; seed 0, float64",
-        fontsize=8,
-    )
-    legend(figure, *axes.flat, ncols=4)
-    return figure
+def patterns_figure(record: Record, tasks: str) -> Figure:
+    """Changes without heads, MLP or whole layers, of all models on some tasks."""
+    panels: dict[str, Record] = {}
+    for part in PARTS:
+        curves = panels[f"layer / number of layers, without {TITLES[part]}"] = {}
+        for row in record["patterns"]:
+            values = np.clip(row["change"][part], *RANGE)
+            places = (np.arange(len(values)) + 0.5) / len(values)
+            if row["tasks"] == tasks:
+                kind = KIND.get(row["model"], "trained")
+                curves[f"{display_name(row['model'])} ({kind})"] = places, values
+    title = f"Zeros in place of a part of one layer; tasks: {tasks}; seed {SEED}, float64"
+    return curves_figure(panels, "relative change of the predictions", title, log="y")
 
 
 def main() -> None:
@@ -438,7 +416,9 @@ def main() -> None:
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
     record = {"meta": records.meta("ablations", **facts), **report(*parts)}
-    records.finish("ablations", record, markdown, args.quick, {"ablations": ablations_figure})
+    figures = {"ablations": partial(patterns_figure, tasks="process")}
+    figures["ablations-trained"] = partial(patterns_figure, tasks="own")
+    records.finish("ablations", record, markdown, args.quick, figures)
 
 
 if __name__ == "__main__":

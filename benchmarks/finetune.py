@@ -19,7 +19,7 @@ from benchmarks.records import grouped
 from icl_krr import constructions, solvers
 from icl_krr.experiments import Lines, Rows, draw_tasks, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
-from icl_krr.plots import COLORS, label_ticks, legend, sheet
+from icl_krr.plots import COLORS, curves_figure, label_ticks, legend
 from icl_krr.probes import linear_maps, weight_difference
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.theory import spectral_bounds
@@ -297,21 +297,14 @@ def most_moved_table(comparison: Comparison, count: int = 12) -> Lines:
 
 def depth_figure(comparison: Comparison) -> Figure:
     """Excess loss over exact KRR against blocks, for trained weights and tuned algorithms."""
-    figure, axis = sheet(7.2, 4.4)
-    for i, (name, here) in enumerate(grouped(comparison.losses, itemgetter("method")).items()):
+    curves = {}
+    for name, here in grouped(comparison.losses, itemgetter("method")).items():
         each = grouped(here, itemgetter("blocks"))
         depths = sorted(each)
         excess = [[row["loss"] / row["exact"] - 1 for row in each[depth]] for depth in depths]
-        marker = "o" if i < len(COLORS) else "^"  # colours repeat
-        style = marker + ("-" if name.startswith("trained") else "--")
-        mean_and_band(axis, depths, excess, style, color=COLORS[i % len(COLORS)], label=name)
+        curves[name] = depths, *([*map(of, excess)] for of in (np.mean, min, max))
     words = "loss / loss of exact KRR - 1\n(mean and range over seeds)"
-    axis.set(yscale="log", xlabel="number of blocks", ylabel=words)
-    label_ticks(axis, whole="x")
-    axis.grid(alpha=0.25)
-    legend(figure, axis)
-    axis.set_title(title_of(comparison), fontsize=9)
-    return figure
+    return curves_figure({"number of blocks": curves}, words, title_of(comparison), log="y")
 
 
 def path_figure(comparison: Comparison) -> Figure:
@@ -358,15 +351,10 @@ def draw_path(axis: Axes, comparison: Comparison, blocks: list[int], key: str, l
         values = [[row[key] for row in cells[update, block]] for update in updates]
         one = (f"block {block}", COLORS[block])
         name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
-        mean_and_band(axis, updates, values, "-", color=color, label=name)
+        low, mean, high = ([*map(of, values)] for of in (min, np.mean, max))
+        axis.plot(updates, mean, color=color, label=name)
+        axis.fill_between(updates, low, high, color=color, alpha=0.15)
     axis.set_ylabel(label)
-
-
-def mean_and_band(axis: Axes, at: list[int], values: Any, style: str, **looks: Any) -> None:
-    """The mean and the range of the values at every place."""
-    axis.plot(at, [np.mean(each) for each in values], style, markersize=4, **looks)
-    low, high = [min(each) for each in values], [max(each) for each in values]
-    axis.fill_between(at, low, high, color=looks["color"], alpha=0.15)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from benchmarks import converged, profiles, records, streams
 from benchmarks.profiles import OUTCOMES, Row, matrix, outcome_of, share
 from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, of
-from icl_krr import experiments as lab
+from icl_krr import experiments as lab, solvers
 from icl_krr.experiments import Lines, identify, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import iterates, similarities
 from icl_krr.plots import curves_figure
@@ -35,6 +35,10 @@ ROLES = {
     "support": "the token of each support, from which a probe decodes its alpha",
 }
 SOLVERS_READ = (*identify.KERNEL_SOLVERS, *identify.NORMALISED_SOLVERS)
+TUNED = ("gradient_descent", "chebyshev")
+SHARES = np.geomspace(1e-3, 1, 31).tolist()
+"""Lower bounds on the eigenvalues that are tried, in units of the largest one of each task."""
+COMPARED = "model", *(f"tuned {name}" for name in TUNED), "gradient_descent", "conjugate_gradient"
 NULLS = {"the model": "read", "random weights": "untrained", "inputs alone": "inputs"}
 
 ABOUT = """\
@@ -49,6 +53,8 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
 - right: the solver that runs has the largest similarity. among: it has not, but is not
   distinguishable from the largest (95 %, all candidates together, bootstrap of the scored tasks,
   for the fitted probes). certain and wrong: a wrong solver is alone.
+- Errors: gradient descent has this step size, or the best of {shares} between 1 and 2 over the
+  largest eigenvalue of each task ("tuned"), and Chebyshev iteration the best of as many intervals.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
   query and its own at a support.
 - A probe is the same in every rotation of the channels, so rotated models have the similarities of
@@ -147,15 +153,30 @@ def examine_trained(folder: Path, count: int) -> Row:
 
 
 def errors_of(model: Transformer, family: Any, count: int) -> Row:
-    """Mean squared errors of a model, of exact regression, and of solvers after its layers."""
+    """Mean squared errors of a model, of exact regression, and of solvers after its layers.
+
+    A tuned solver has the lower bound on the eigenvalues, of `SHARES`, with the least error.
+    """
     tasks, (kernel, ridge) = lab.draw_tasks(jax.random.key(2), count, family), family.optimal()
-    crosses = map_tasks(lambda task: system(kernel, task).cross, tasks)
-    predictions = {"model": predict_batch(model, tasks)}
-    for name, alpha in iterates(kernel, float(ridge), tasks, model.steps).items():
-        predictions[name] = jnp.einsum("bqn,bn->bq", crosses, alpha[:, -1])
-    errors = {name: float(jnp.mean((f - tasks.y_query) ** 2)) for name, f in predictions.items()}
-    exact = reference(family, jax.random.key(3)).losses(tasks)["exact"]
-    return {"condition": float(getattr(family, "condition", 1)), "exact": exact, **errors}
+
+    @partial(jax.jit, static_argnums=0)
+    def error(name: str, share: float | None = None) -> jax.Array:
+        def prediction(task: Task) -> jax.Array:
+            values = jnp.linalg.eigvalsh(system(kernel, task).gram) + ridge
+            low = values[0] if share is None else share * values[-1]
+            bounds = {} if name == "conjugate_gradient" else {"spectrum": (low, values[-1])}
+            run = getattr(solvers, name)
+            return run(kernel, task, ridge=ridge, steps=model.steps, **bounds).prediction[-1]
+
+        return jnp.mean((map_tasks(prediction, tasks) - tasks.y_query) ** 2)
+
+    errors = {name: error(name) for name in ("gradient_descent", "conjugate_gradient")}
+    for name in TUNED:
+        errors[f"tuned {name}"] = min(error(name, share) for share in SHARES)
+    errors["model"] = jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2)
+    errors["exact"] = reference(family, jax.random.key(3)).losses(tasks)["exact"]
+    errors["condition"] = getattr(family, "condition", 1)
+    return {name: float(value) for name, value in errors.items()}
 
 
 def listed(rows: Iterable[Row]) -> list[Row]:
@@ -231,19 +252,20 @@ def trained_table(trained: Mapping[str, Row], roles: Iterable[str] = tuple(ROLES
 
 def errors_table(trained: Mapping[str, Row]) -> Lines:
     """Errors of trained models and of solvers over those of exact regression."""
-    names, lines = ("model", *SOLVERS_READ), []
-    for name, row in trained.items():
-        for errors in row["errors"]:
-            exact = errors["exact"]
-            ratios = [f"{errors[n] / exact:.3g}" if n in errors else "-" for n in names]
-            lines.append([name, f"{errors['condition']:g}", f"{exact:.3g}", *ratios])
-    return ["trained", "condition number", "exact", *(f"{name} / exact" for name in names)], lines
+    header = ["trained", "condition number", "exact", *(f"{name} / exact" for name in COMPARED)]
+    lines = [
+        [name, f"{errors['condition']:g}", f"{errors['exact']:.3g}"]
+        + [f"{errors[one] / errors['exact']:.3g}" for one in COMPARED]
+        for name, row in trained.items()
+        for errors in row["errors"]
+    ]
+    return header, lines
 
 
 def markdown(record: Row) -> str:
     rows, trained = record["rows"], record["trained"]
     roles = "; ".join(f"{name}: {words}" for name, words in ROLES.items())
-    parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"])]
+    parts = [ABOUT.format(roles=roles, tasks=record["meta"]["tasks"], shares=len(SHARES))]
     tables = {
         "Models of known solver, and models that run none of the solvers": known_table(rows),
         **{f"Largest similarity, read from the {role}": confusion(rows, role) for role in ROLES},

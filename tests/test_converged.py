@@ -171,6 +171,15 @@ def test_the_learning_rate_rises_and_then_falls_as_an_inverse_root():
         np.testing.assert_allclose(converged.rate_of(2.0, before, count), part * 2)
 
 
+def test_a_stage_clips_gradients_and_has_the_learning_rate_of_its_updates():
+    before, weights = 4 * converged.FLAT, {"w": jnp.zeros(4)}
+    optimiser = converged.Optimiser(optax.sgd, 2.0).start(before)
+    state = optimiser.init(weights)
+    for count, (size, clipped) in enumerate(((10.0, 0.5), (10.0, 0.5), (0.25, 0.25))):
+        change, state = optimiser.update({"w": jnp.full(4, size)}, state, weights)
+        np.testing.assert_allclose(change["w"], -clipped * converged.rate_of(2.0, before, count))
+
+
 @pytest.mark.parametrize(("target", "name"), converged.SHIPPED.items())
 def test_what_ships_is_the_last_stage(target, name):
     place = converged.last_stages()[name]

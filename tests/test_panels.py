@@ -34,6 +34,9 @@ def test_lines_have_the_looks_of_all_figures_and_no_curve_has_their_colours():
     colours = {artists[name].get_color() for name in curves}
     assert len(colours) == 5
     assert not {GREEN, "black"} & colours
+    many = {f"model {i}": [1.0, 2.0] for i in range(20)}
+    (axis,) = curves_figure({"step": many}, "error", "").axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in axis.lines}) == 20
     (legend,) = figure.legends  # below the axes, where it hides nothing
     assert not figure.axes[0].get_legend()
     assert len(legend.get_texts()) == 8

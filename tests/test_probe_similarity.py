@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
+from benchmarks import probe_similarity
 from icl_krr.experiments import draw_tasks
 from icl_krr.experiments.identify import (
     channels_of,
@@ -76,3 +77,55 @@ def test_the_inputs_alone_are_all_that_a_model_gets(tasks):
     assert support.shape == (TASKS, 3, N, P + 1)
     np.testing.assert_array_equal(query[3, 2, 0, -P:], tasks.x_query[3, 0])
     np.testing.assert_array_equal(support[3, 2, :, -1], tasks.y[3])
+
+
+def residual(name, low, high, values, steps):
+    """The residual polynomial of a solver for the interval from low to high, at eigenvalues."""
+    if name == "gradient_descent":
+        return (1 - 2 * values / (low + high)) ** steps
+    basis = np.polynomial.Chebyshev.basis(steps)
+    return basis((high + low - 2 * values) / (high - low)) / basis((high + low) / (high - low))
+
+
+def test_tuned_solvers_have_the_best_of_the_intervals(x64, monkeypatch):
+    shares, count = (0.02, 0.2, 0.9), 20
+    monkeypatch.setattr(probe_similarity, "SHARES", shares)
+    p = N - 1  # the smallest eigenvalue stands alone
+    family = ik.tasks.LinearRegression(num_features=p, num_supports=N, noise=0.03)
+    ridge, steps = family.noise * p, N
+    model = ik.constructions.conjugate_gradient(
+        ik.Linear(), num_features=p, ridge=ridge, steps=steps, dtype=float
+    )
+    found = probe_similarity.errors_of(model, family, count)
+    tasks, errors = draw_tasks(jax.random.key(2), count, family), []
+    parts = map(np.asarray, (tasks.x, tasks.y, tasks.x_query, tasks.y_query))
+    for x, y, at, truth in zip(*parts, strict=True):
+        values, vectors = np.linalg.eigh(x @ x.T + ridge * np.eye(N))
+        ends = [(values[0], values[-1]), *((share * values[-1], values[-1]) for share in shares)]
+        left = [
+            residual(name, *both, values, steps)
+            for name in ("gradient_descent", "chebyshev")
+            for both in ends
+        ]
+        alpha = (1 - np.array([*left, 0 * values])) / values * (y @ vectors)
+        errors.append(np.square(alpha @ (at @ x.T @ vectors).T - truth))
+    source, *tuned, _, a, b, c, exact = np.mean(errors, axis=(0, 2))
+    named = {"gradient_descent": source, "exact": exact, "tuned gradient_descent": min(tuned)}
+    named |= {"tuned chebyshev": min(a, b, c), "conjugate_gradient": exact, "model": exact}
+    assert found == pytest.approx(named | {"condition": 1.0}, rel=1e-6)
+
+
+def test_controls_are_those_of_all_stages():
+    said = {"similarity": {"chebyshev": 0.25}, "nearest": "chebyshev", "tied": ["richardson"]}
+    rows = {}
+    for name, size in (("a, 1 updates", 0.5), ("a, 4 updates", 0.125)):
+        rows[name] = {key: {"query": said} for key in ("untrained", "inputs")}
+        rows[name]["read"] = {"query": said | {"similarity": {"chebyshev": size}}}
+    _, lines = probe_similarity.trained_table(rows, ["query"])
+    assert [(line[0], line[1], line[4]) for line in lines] == [
+        ("a, 1 updates", "the model", "0.500"),
+        ("a", "random weights", "0.250"),
+        ("a", "inputs alone", "0.250"),
+        ("a, 4 updates", "the model", "0.125"),
+    ]
+    assert {line[-1] for line in lines} == {"chebyshev, richardson"}

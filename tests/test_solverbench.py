@@ -11,7 +11,7 @@ from helpers import dense, kernel_matrix, numpy
 from jax.flatten_util import ravel_pytree
 
 import icl_krr as ik
-from benchmarks import fast_weights_naming, streams, what_networks_run
+from benchmarks import fast_weights_naming, streams, trained, what_networks_run
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments import solverbench
@@ -364,5 +364,17 @@ def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
 
 def test_candidates_that_diverge_or_stay_where_they_are_have_no_distance():
     reasons = ("", "diverges on the scored tasks", "its steps are nearly the mean of y", "farther")
-    every = [SimpleNamespace(reason=reason) for reason in reasons]
-    assert streams.informative(SimpleNamespace(candidates=every)) == [every[0], every[3]]
+    names = ("chebyshev", "richardson", "newton_schulz", "conjugate_gradient")
+    every = [
+        SimpleNamespace(
+            reason=reason,
+            fit=SimpleNamespace(candidate=name),
+            distances=dict.fromkeys(streams.SPACES, SimpleNamespace(mean=size)),
+        )
+        for name, reason, size in zip(names, reasons, (2e-3, 0, 0, 1e-3), strict=True)
+    ]
+    result = SimpleNamespace(candidates=every, status="", remain=(), baselines={})
+    assert [*trained.names_and_distances(result)["candidates"]] == [*names[::3]]
+    readings = streams.own_readings(result)
+    assert [readings[space].names for space in streams.SPACES] == [names[3:], names[3:]]
+    assert readings["streams"].names == names[:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,19 +73,23 @@ def curves_figure(
         axis.grid(alpha=0.25)
     axes[0].set_ylabel(y)
     figure.suptitle(title, fontsize=9)
-    legend(figure, *axes, ncols=2 + len(panels))
+    legend(figure, *axes, ncols=1 + len(panels))
     return figure
 
 
 def line_styles(names: list[str], taken: set[str]) -> dict[str, dict[str, str]]:
-    """A colour for what stands before the first comma, and dashes for what stands after it."""
-    colors = cycle(color for color in COLORS if color not in taken | {"black"})
+    """A colour for what stands before the first comma, and dashes for what stands after it.
+
+    A colour that comes again has the next dashes.
+    """
+    colors = [color for color in COLORS if color not in taken | {"black"}]
     left: dict[str, tuple[str, Iterator[str]]] = {}
     styles = {}
     for name in names:
         group = name.split(",")[0]
         if group not in left:
-            left[group] = (next(colors), cycle(DASHES))
+            before, place = divmod(len(left), len(colors))
+            left[group] = colors[place], islice(cycle(DASHES), before, None)
         color, dashes = left[group]
         styles[name] = {"color": color, "linestyle": next(dashes)}
     return styles
