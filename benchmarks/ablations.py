@@ -294,6 +294,7 @@ def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     }
 
 
+WORDS = {"candidate": "a candidate, without the patterns of its own solver"}
 TITLES = {"heads": "all heads", "units": "the MLP", "layer": "the whole layer"}
 EFFECT_WORDS = {
     "change": "distance to the intact predictions",
@@ -322,28 +323,14 @@ def score_table(record: Record) -> str:
     return to_markdown(table(record["confusion"], columns))
 
 
-def set_table(record: Record, title: str, key: str, names: dict[str, str]) -> str:
+def set_table(record: Record, title: str, key: str) -> str:
     """Shares for the main kind of pattern, a column for each set of parts."""
     sets = record["confusion"][: len(SETS)]
     lines = [
-        [words, *(str(Share.of(*one[key][name])) for one in sets)]
-        for name, words in names.items()
-        if name in sets[0][key]
+        [WORDS.get(name, name), *(str(Share.of(*one[key][name])) for one in sets)]
+        for name in sets[0][key]
     ]
     return to_markdown(([title, *(one["set"] for one in sets)], lines))
-
-
-def variant_table(record: Record) -> str:
-    """Right names by the setting in which a model differs."""
-    names = {name: name for name in record["confusion"][0]["by variant"]}
-    return set_table(record, "setting that no other model has", "by variant", names)
-
-
-def distractor_table(record: Record) -> str:
-    """Models whose solver is not among the names: how many get one candidate's name alone."""
-    kinds = {"candidate": "a candidate, without the patterns of its own solver"}
-    kinds |= {kind: kind for kind in ("other solver", "no solver")}
-    return set_table(record, "what the model runs", "distractors", kinds)
 
 
 def trained_table(record: Record) -> str:
@@ -372,8 +359,12 @@ def pattern_table(record: Record) -> str:
 
 SECTIONS = {
     "Does the nearest pattern name the solver?": score_table,
-    "Right names by setting": variant_table,
-    "Named by one candidate alone, although the model runs none of those offered": distractor_table,
+    "Right names by setting": partial(
+        set_table, title="setting that no other model has", key="by variant"
+    ),
+    "Named by one candidate alone, although the model runs none of those offered": partial(
+        set_table, title="what the model runs", key="distractors"
+    ),
     "Trained models: the nearest pattern of constructions on the same tasks": trained_table,
     "Changes |f' - f| / |f| without a part of a layer": pattern_table,
 }

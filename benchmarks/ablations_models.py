@@ -80,17 +80,10 @@ def run_setting(run: Run, sizes: dict[str, int], condition: float | None) -> Ben
     key = jax.random.key(0)
     tasks, probing = (draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(both))
     if condition is None:
-        kernel, ridge = exact_of(family)
+        kernel, ridge = family.optimal()
         condition = max(float(jnp.mean(largest_eigenvalues(kernel, tasks))) / float(ridge), 1.01)
     config = config_of(Variant(condition=condition, steps=run.model.steps), sizes)
     return BenchFamily("run", family, tasks, probing, config)
-
-
-def exact_of(family: Any) -> tuple[ik.Kernel, Any]:
-    """Kernel and ridge of the posterior mean of a family."""
-    if not hasattr(family, "optimal"):
-        raise ValueError(f"the posterior mean of the family must be known, got {family}")
-    return family.optimal()
 
 
 def kernel_of(name: str, one: BenchFamily) -> ik.Kernel | None:
@@ -169,15 +162,10 @@ def random_encoder(one: BenchFamily) -> Transformer:
     spec = Architecture(num_features=one.tasks.num_features, width=WIDTH, depth=one.config.steps)
     model = init(jax.random.key(17 + one.config.seed), spec, one.tasks.x.dtype)
     last = streams_of_batch(model, one.probing)[:, -1]
-    targets = outputs_of(one.probing).reshape(-1, 1)
+    targets = jnp.reshape(jnp.asarray(one.probing.y_query), (-1, 1))
     features = last.reshape(len(targets), -1)[:, :WIDTH]
     weights, _, _ = ridge_regression(features, targets, 3 * len(targets) // 4)
     return model.replace(weights=model.weights.replace(readout=ik.Read({"stream": weights}, 1)))  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def outputs_of(tasks: ik.Task) -> jax.Array:
-    assert tasks.y_query is not None
-    return tasks.y_query
 
 
 def places_of(model: Transformer, part: str) -> set[tuple[int, str]]:
@@ -224,8 +212,9 @@ def measure(model: Transformer, one: BenchFamily) -> Record:
     began, tasks = time.process_time(), one.tasks
     model = in_dtype_of_tasks(model, tasks)
     intact, without = without_parts(model, tasks.replace(y_query=None))
-    best = np.asarray(profile_targets(tasks, *exact_of(one.sampler)).exact)
-    others = {"change": intact, "target": np.asarray(outputs_of(tasks)), "exact": best}
+    family: Any = one.sampler
+    best = np.asarray(profile_targets(tasks, *family.optimal()).exact)
+    others = {"change": intact, "target": np.asarray(tasks.y_query), "exact": best}
     sums = partial(np.sum, axis=-1)
     sizes = {name: sums((intact - other) ** 2) for name, other in others.items()}
     sizes["change"] = sums(intact**2)

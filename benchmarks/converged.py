@@ -5,7 +5,7 @@ Every stage is kept in `benchmarks/runs`, and the same command goes on from the 
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -138,17 +138,10 @@ def errors(model: Transformer, family: Any) -> tuple[Row, float]:
     baselines = reference(family, jax.random.key(52)).losses(tasks)
     exact, found = baselines["exact"], predict_batch(model, tasks)
     error = float(jnp.mean((found - tasks.y_query) ** 2))
-    gaps = np.asarray(found - profile_targets(tasks, *family.optimal()).exact, float) ** 2 / exact
+    best = profile_targets(tasks, *family.optimal()).exact
+    gaps = np.mean(np.asarray(found - best, float) ** 2, axis=1) / exact
     row = {"excess": float(gaps.mean()), "validation": error, "ratio": error / exact, **baselines}
     return row, float(1.96 * gaps.std() / VALIDATION**0.5)
-
-
-def ends() -> Iterator[int]:
-    """The numbers of updates after each stage: twice as many, but `STAGE` more at most."""
-    end = FIRST
-    while True:
-        yield end
-        end += min(end, STAGE)
 
 
 def converged(rows: list[Row]) -> bool:
@@ -175,12 +168,9 @@ def trained(
         rows = lab.from_csv(metrics)
         parts = ("weights.msgpack", "model.msgpack")
         models = tuple(load_weights(folder / part, first) for part in parts)
-    for after in ends():
+    while not ended(folder.name, rows, minutes):
         before = rows[-1]["step"] if rows else 0
-        if after <= before:
-            continue  # an earlier run kept it
-        if ended(folder.name, rows, minutes):
-            break
+        after = before + min(max(before, FIRST), STAGE)
         models, row = stage(models, family, recipe.training.seed, before, after, chosen)
         rows.append(row | errors(models[1], family)[0])
         keep(folder, recipe, models, rows, chosen)

@@ -1,6 +1,7 @@
 """`python -m benchmarks.drawings`: draw the README's figures from the records in `results`."""
 
 import re
+from functools import partial
 from importlib import resources
 from textwrap import fill
 from typing import Any
@@ -13,7 +14,7 @@ from benchmarks import finetune, records
 from benchmarks.contests import Row
 from icl_krr.catalogue import KERNELS
 from icl_krr.experiments import ExplorerConfig, claims, explore, from_csv, replace
-from icl_krr.plots import BLUE, RED, legend
+from icl_krr.plots import curves_figure
 from icl_krr.report import explorer_section
 
 FIGURES = records.RESULTS.parent / "figures"
@@ -100,37 +101,24 @@ def design() -> Figure:
     return figure
 
 
-def scaling_figure(rows: list[Row], seed: int) -> Figure:
-    """Time and scratch memory with linear and softmax attention, a column for each size."""
-    grown = records.grouped([row for row in rows if row.suite == "scaling"], axis_of)
-    figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
-    axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
-    for (size, column), (top, bottom) in zip(grown.items(), axes.T, strict=True):
-        for name, color in (("linear", BLUE), ("softmax", RED)):
-            here = [row for row in column if row.contest.startswith(name)]
-            ours = [row for row in here if row.program == "icl_krr"]
-            at = [row.size[size] for row in ours]
-            words = f"{name} attention: solver without transformer"
-            label = f"{name} attention: forward pass"
-            top.plot(at, [r.median_ms for r in ours], "o-", color=color, label=label)
-            others = [row for row in here if row.ratio == 1]
-            bare = [min(r.median_ms for r in others if r.size == o.size) for o in ours]
-            top.plot(at, bare, "s--", color=color, markersize=3, label=words)
-            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color)
-        for axis in (top, bottom):
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log")
-            axis.set_xticks(at, [str(value) for value in at])
-            axis.minorticks_off()
-            axis.grid(alpha=0.25)
-        bottom.set_xlabel(size)
-        fixed = {k: v for k, v in column[0].size.items() if k != size}
-        top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
-    axes[0, 0].set_ylabel("median time (ms)")
-    axes[1, 0].set_ylabel("scratch memory of\nthe forward pass (MB)")
-    legend(figure, axes[0, 0], ncols=2)
-    figure.suptitle(f"conjugate gradient, {rows[0].dtype}, seed {seed}", fontsize=9)
-    return figure
+def scaling_figure(rows: list[Row], seed: int, number: str, words: str) -> Figure:
+    """A number of programs with linear and softmax attention, a panel for each size."""
+    panels: dict[str, dict[str, Any]] = {}
+    shown = [one for one in rows if one.suite == "scaling" and getattr(one, number) is not None]
+    for size, column in records.grouped(shown, axis_of).items():
+        fixed = ", ".join(f"{k} = {v}" for k, v in column[0].size.items() if k != size)
+        curves = panels[f"{size} ({fixed})"] = {}
+        for name, here in records.grouped(column, program_of).items():
+            at = records.grouped(here, lambda row, size=size: row.size[size])
+            least = [min(getattr(row, number) for row in each) for each in at.values()]
+            curves[name] = [*at], least
+    title = f"conjugate gradient, {rows[0].dtype}, seed {seed}"
+    return curves_figure(panels, words, title, log="xy")
+
+
+def program_of(row: Row) -> str:
+    program = "forward pass" if row.program == "icl_krr" else "solver without transformer"
+    return f"{row.contest.partition(',')[0]} attention, {program}"
 
 
 def axis_of(row: Row) -> str:
@@ -166,12 +154,14 @@ def main() -> None:
     path = from_csv(records.RESULTS / "learning-path.csv")
     comparison = finetune.Comparison(records.read("learning")["losses"], path, [])
     timed = records.read("bench")
+    scaling = partial(scaling_figure, [Row(**row) for row in timed["rows"]], timed["meta"]["seed"])
     replace(FIGURES / "explorer.svg", explorer().encode())
     drawn = {
         "design": design(),
         "learning": finetune.depth_figure(comparison),
         "learning-path": finetune.path_figure(comparison),
-        "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
+        "scaling": scaling("median_ms", "median time (ms)"),
+        "scaling-memory": scaling("scratch_mb", "scratch memory of the forward pass (MB)"),
     }
     for name, figure in drawn.items():
         records.draw(name, figure)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import icl_krr as ik
 from benchmarks import records
 from icl_krr.experiments import format_number, to_markdown
-from icl_krr.plots import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
+from icl_krr.plots import curves_figure
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
 """Sizes; tokens after which a drifting function has the correlation 1/e; positions of the end."""
@@ -416,16 +416,8 @@ def divergences(longest: int, seed: int) -> list[records.Row]:
 
 
 MEASURES = ("error", "at the end", "ratio", "regret", "minus Mesa")
-DRAWN = {
-    "gated delta rule": (BLUE, "-"),
-    "momentum": (ORANGE, "--"),
-    "implicit": (GREEN, "-"),
-    "preconditioned, 1 / A": (RED, "-"),
-    "Kalman, isotropic": (PURPLE, "-"),
-    "Kalman, diagonal": ("#56B4E9", "-"),
-    "Mesa, gated": ("#332288", "-"),
-    "exact posterior": ("black", "--"),
-}
+DRAWN = ("gated delta rule", "momentum", "implicit", "preconditioned, 1 / A", "Kalman, isotropic")
+DRAWN += ("Kalman, diagonal", "Mesa, gated", "exact posterior")
 
 
 def document(record: records.Row) -> str:
@@ -489,31 +481,21 @@ def spread(values: list[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def fast_weights_figure(record: records.Row) -> Figure:
+def errors_figure(record: records.Row, drifts: str) -> Figure:
     """Error against the number of supports before a token, a panel for each kind of task."""
-    contests, meta = record["contests"], record["meta"]
-    figure = Figure(figsize=(9.6, 6.2), layout="constrained")
-    axes = figure.subplots(2, -(-len(contests) // 2), sharex=True, squeeze=False)
-    for axis, one in zip(axes.T.flat, contests, strict=False):
+    panels: dict[str, records.Row] = {}
+    for one in record["contests"]:
         n = len(one["rows"]["zero"]["curve"])
         edges = np.unique(np.geomspace(1, n, 13).round().astype(int))
-        for name, (color, style) in DRAWN.items():
-            curve = np.array(one["rows"][name]["curve"])[1:]
-            means = [np.mean(curve[low - 1 : high - 1]) for low, high in pairwise(edges)]
-            middle = [(low + high - 1) / 2 for low, high in pairwise(edges)]
-            axis.loglog(middle, means, style, color=color, linewidth=1.2, label=name)
-        axis.axhline(1, color="black", linestyle=":", linewidth=1, label="zero prediction")
-        axis.set_title(one["kind"], fontsize=8)
-        axis.tick_params(labelsize=7)
-        label_ticks(axis)
-    for axis in axes[-1]:
-        axis.set_xlabel("supports before the token", fontsize=8)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("squared error / variance", fontsize=8)
-    title = f"delta rules and Mesa layers, tuned alike: means over {meta['tasks']} tasks"
-    figure.suptitle(f"{title}, seeds from {meta['seed']}, float64", fontsize=9)
-    legend(figure, *axes.flat, ncols=5)
-    return figure
+        middle = (edges[:-1] + edges[1:] - 1) / 2
+        if one["kind"].startswith(drifts):
+            curves = panels[f"supports ({one['kind']})"] = {}
+            for name in DRAWN:
+                curve = np.array(one["rows"][name]["curve"])[1:]
+                curves[name] = middle, [curve[a - 1 : b - 1].mean() for a, b in pairwise(edges)]
+    facts = "means over {tasks} tasks, seeds from {seed}, float64".format(**record["meta"])
+    title, words = f"delta rules and Mesa layers, tuned alike: {facts}", "squared error / variance"
+    return curves_figure(panels, words, title, log="xy", lines={"zero": 1})
 
 
 def main() -> None:
@@ -532,7 +514,8 @@ def main() -> None:
         "rounding": halves(LENGTHS[:1] if args.quick else LENGTHS, args.seed),
         "divergence": divergences(4 if args.quick else LONGEST, args.seed),
     }
-    figures = {"fast-weights": fast_weights_figure}
+    figures = {"fast-weights": partial(errors_figure, drifts="stationary")}
+    figures["fast-weights-drift"] = partial(errors_figure, drifts="drifting")
     records.finish("fast-weights", record, document, args.quick, figures)
 
 

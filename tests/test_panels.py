@@ -61,6 +61,12 @@ def test_dots_are_marks_without_a_line_and_must_be_known():
         curves_figure({"x": curves}, "y", "", dots=("g",))
 
 
+def test_panels_show_all_values():
+    axes = curves_figure({"a": {"f": [1.0, 2.0]}, "b": {"f": [0.1, 9.0]}}, "y", "", log="y").axes
+    for low, high in (axis.get_ylim() for axis in axes):
+        assert low < 0.1 < 9 < high
+
+
 def test_a_curve_has_its_band():
     band = (range(3), [1.0, 2, 3], [0.5, 1, 2], [2.0, 3, 4])
     (axis,) = curves_figure({"x": {"f": band}}, "y", "").axes
