@@ -157,11 +157,10 @@ def by_solver(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, list[np.ndar
     return {name: [one for _, one in members] for name, members in groups.items()}
 
 
-def add_case(line: list[int], holds: bool | None) -> None:
-    """Count a case [holds, all]; None is no case."""
-    if holds is not None:
-        line[0] += bool(holds)
-        line[1] += 1
+def add_case(line: list[int], holds: bool) -> None:
+    """Count a case [holds, all]."""
+    line[0] += bool(holds)
+    line[1] += 1
 
 
 Patterns = list[np.ndarray]
@@ -205,7 +204,8 @@ def confusion(
         is_right = one.name == row["solver"]
         tied_counts.append(len(one.tied))
         add_case(right, is_right)
-        add_case(lone, is_right if tied_counts[-1] == 1 else None)
+        if len(one.tied) == 1:
+            add_case(lone, is_right)
         add_case(among, row["solver"] in one.tied)
         add_case(by_variant.setdefault(row["variant"], [0, 0]), is_right)
     return {
@@ -281,20 +281,18 @@ def pattern_row(model: str, tasks: str, row: Record) -> Record:
 
 
 def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
-    """Everything that the tables and the figure show."""
+    """Everything that the tables and the figures show."""
     rows = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
     limits = {one["set"]: one["within"] for one in rows if (one["replaced"], one["effect"]) == MAIN}
     base = [row for row in constructed_rows if row["variant"] == "base"]
     patterns = [pattern_row(row["solver"], row["family"], row) for row in base]
     patterns += [pattern_row(row["model"], "own", row) for row in trained]
-    return {
-        "confusion": rows,
-        "trained": [compared(row, limits) for row in trained],
-        "patterns": patterns,
-    }
+    named = [compared(row, limits) for row in trained]
+    return {"confusion": rows, "trained": named, "patterns": patterns}
 
 
-WORDS = {"candidate": "a candidate, without the patterns of its own solver"}
+ROW_WORDS = {"candidate": "a candidate, without the patterns of its own solver"}
+TASK_WORDS = {"process": "Gaussian process tasks", "own": "the run's own tasks"}
 TITLES = {"heads": "all heads", "units": "the MLP", "layer": "the whole layer"}
 EFFECT_WORDS = {
     "change": "distance to the intact predictions",
@@ -327,7 +325,7 @@ def set_table(record: Record, title: str, key: str) -> str:
     """Shares for the main kind of pattern, a column for each set of parts."""
     sets = record["confusion"][: len(SETS)]
     lines = [
-        [WORDS.get(name, name), *(str(Share.of(*one[key][name])) for one in sets)]
+        [ROW_WORDS.get(name, name), *(str(Share.of(*one[key][name])) for one in sets)]
         for name in sets[0][key]
     ]
     return to_markdown(([title, *(one["set"] for one in sets)], lines))
@@ -385,7 +383,7 @@ def patterns_figure(record: Record, tasks: str) -> Figure:
             if row["tasks"] == tasks:
                 kind = KIND.get(row["model"], "trained")
                 curves[f"{display_name(row['model'])} ({kind})"] = places, values
-    title = f"Zeros in place of a part of one layer; tasks: {tasks}; seed {SEED}, float64"
+    title = f"Zeros in place of a part of one layer; {TASK_WORDS[tasks]}; seed {SEED}, float64"
     return curves_figure(panels, "relative change of the predictions", title, log="y")
 
 
@@ -407,8 +405,10 @@ def main() -> None:
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
     record = {"meta": records.meta("ablations", **facts), **report(*parts)}
-    figures = {"ablations": partial(patterns_figure, tasks="process")}
-    figures["ablations-trained"] = partial(patterns_figure, tasks="own")
+    figures = {
+        "ablations": partial(patterns_figure, tasks="process"),
+        "ablations-trained": partial(patterns_figure, tasks="own"),
+    }
     records.finish("ablations", record, markdown, args.quick, figures)
 
 

@@ -43,8 +43,7 @@ MINUTES = 180
 
 LIMITED = {"converged-gp-2d-depth-4": 4, "converged-gp-2d-depth-12": 12}
 """Models of other depths, for comparison: `GROWTH` updates, and their stages are not kept."""
-SHIPPED = {f"gp-decoder-{depth}": name for name, depth in LIMITED.items()}
-SHIPPED["gp-decoder-8"] = "converged-gp-2d"
+SHIPPED = {f"gp-decoder-{n}": name for name, n in (LIMITED | {"converged-gp-2d": 8}).items()}
 """Reference runs of the package, by the model that they are."""
 
 
@@ -139,9 +138,11 @@ def errors(model: Transformer, family: Any) -> tuple[Row, float]:
     exact, found = baselines["exact"], predict_batch(model, tasks)
     error = float(jnp.mean((found - tasks.y_query) ** 2))
     best = profile_targets(tasks, *family.optimal()).exact
-    gaps = np.mean(np.asarray(found - best, float) ** 2, axis=1) / exact
-    row = {"excess": float(gaps.mean()), "validation": error, "ratio": error / exact, **baselines}
-    return row, float(1.96 * gaps.std() / VALIDATION**0.5)
+    both = (np.asarray(one, float) ** 2 for one in (found - best, best - tasks.y_query))
+    gaps, squares = (one.mean(axis=1) / exact for one in both)
+    excess = float(gaps.mean())
+    row = {"excess": excess, "validation": error, "ratio": error / exact, **baselines}
+    return row, float(1.96 * np.std(gaps - excess * squares) / VALIDATION**0.5)
 
 
 def converged(rows: list[Row]) -> bool:
@@ -224,16 +225,11 @@ def stage_row(name: str, folder: Path) -> Row:
     """The row of a stage in the file that the package has."""
     run, rows = lab.load(folder), lab.from_csv(folder / "metrics.csv")
     row, sampling = errors(run.model, run.family)
-    task, model = vars(run.recipe.task), vars(run.recipe.model)
-    return {
-        "model": name.partition(",")[0],
-        **{key: model[key] for key in ("depth", "width")},
-        **{key: task[key] for key in lab.TASK_SETTINGS},
-        "seed": run.recipe.training.seed,
-        "updates": rows[-1]["step"],
-        "excess": row["excess"],
-        "sampling": sampling,
-    }
+    settings = vars(run.recipe.model) | vars(run.recipe.task)
+    facts = {key: settings[key] for key in ("depth", "width", *lab.TASK_SETTINGS)}
+    facts |= {"seed": run.recipe.training.seed, "updates": rows[-1]["step"]}
+    facts |= {"excess": row["excess"], "sampling": sampling}
+    return {"model": name.partition(",")[0], **facts}
 
 
 def table(models: dict[str, list[Row]]) -> lab.Lines:
@@ -277,8 +273,8 @@ def main() -> None:
         trained(recipes()[name], RUNS / name, args.minutes)
     metrics = {name: RUNS / name / "metrics.csv" for name in recipes()}
     models = {name: lab.from_csv(path) for name, path in metrics.items() if path.exists()}
-    facts = {"dtype": "float32", "seed": 0, "optimiser": "SOAP", "rate": RATE}
-    record = {"meta": meta("converged", "optax", **facts), "models": models}
+    about = meta("converged", "optax", dtype="float32", seed=0, optimiser="SOAP", rate=RATE)
+    record = {"meta": about, "models": models}
     records.finish("converged", records.rounded(record), markdown, False)
     rows = [stage_row(*found) for found in stages().items() if "-gp-" in found[0]]
     lab.replace(lab.RUNS / "scaling.csv", lab.to_csv(rows))

@@ -101,19 +101,19 @@ def design() -> Figure:
     return figure
 
 
-def scaling_figure(rows: list[Row], seed: int, number: str, words: str) -> Figure:
-    """A number of programs with linear and softmax attention, a panel for each size."""
+def scaling_figure(rows: list[Row], seed: int, measure: str, label: str) -> Figure:
+    """One measure of programs with linear and softmax attention, a panel for each size."""
     panels: dict[str, dict[str, Any]] = {}
-    shown = [one for one in rows if one.suite == "scaling" and getattr(one, number) is not None]
+    shown = [one for one in rows if one.suite == "scaling" and getattr(one, measure) is not None]
     for size, column in records.grouped(shown, axis_of).items():
         fixed = ", ".join(f"{k} = {v}" for k, v in column[0].size.items() if k != size)
         curves = panels[f"{size} ({fixed})"] = {}
         for name, here in records.grouped(column, program_of).items():
             at = records.grouped(here, lambda row, size=size: row.size[size])
-            least = [min(getattr(row, number) for row in each) for each in at.values()]
+            least = [min(getattr(row, measure) for row in each) for each in at.values()]
             curves[name] = [*at], least
     title = f"conjugate gradient, {rows[0].dtype}, seed {seed}"
-    return curves_figure(panels, words, title, log="xy")
+    return curves_figure(panels, label, title, log="xy")
 
 
 def program_of(row: Row) -> str:
@@ -158,8 +158,7 @@ def main() -> None:
     replace(FIGURES / "explorer.svg", explorer().encode())
     drawn = {
         "design": design(),
-        "learning": finetune.depth_figure(comparison),
-        "learning-path": finetune.path_figure(comparison),
+        **finetune.figures(comparison),
         "scaling": scaling("median_ms", "median time (ms)"),
         "scaling-memory": scaling("scratch_mb", "scratch memory of the forward pass (MB)"),
     }

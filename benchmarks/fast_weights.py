@@ -164,6 +164,9 @@ def follow(method: Method, values: Parameters, x: Any, y: Any, half: tuple | Non
     return f, states
 
 
+DRIFTS = ("stationary", "drifting")
+
+
 class Kind(NamedTuple):
     """Linear tasks with keys of deviations 1 / i, and w ~ N(0, I / m).
 
@@ -180,8 +183,8 @@ class Kind(NamedTuple):
         return math.exp(-1 / MEMORY) if self.drifts else 1.0
 
     def __str__(self) -> str:
-        words = "drifting" if self.drifts else "stationary", "keys turned, " if self.turned else ""
-        return "{}, {}noise {}".format(*words, self.noise)
+        turned = "keys turned, " if self.turned else ""
+        return f"{DRIFTS[self.drifts]}, {turned}noise {self.noise}"
 
 
 KINDS = (*(Kind(noise, drifts) for drifts, noise in product((False, True), NOISES)),
@@ -416,8 +419,10 @@ def divergences(longest: int, seed: int) -> list[records.Row]:
 
 
 MEASURES = ("error", "at the end", "ratio", "regret", "minus Mesa")
-DRAWN = ("gated delta rule", "momentum", "implicit", "preconditioned, 1 / A", "Kalman, isotropic")
-DRAWN += ("Kalman, diagonal", "Mesa, gated", "exact posterior")
+DOTS = ("momentum", "exact posterior")
+LINES = ("gated delta rule", "implicit", "preconditioned, 1 / A", "Kalman, isotropic")
+DRAWN = (*LINES, "Kalman, diagonal", "Mesa, gated", *DOTS)
+"""Rules that are drawn; the curves of `DOTS` would hide others."""
 
 
 def document(record: records.Row) -> str:
@@ -481,21 +486,21 @@ def spread(values: list[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def errors_figure(record: records.Row, drifts: str) -> Figure:
-    """Error against the number of supports before a token, a panel for each kind of task."""
+def errors_figure(record: records.Row, kind: str) -> Figure:
+    """Error against the number of supports before a token, a panel for each kind of such tasks."""
     panels: dict[str, records.Row] = {}
     for one in record["contests"]:
         n = len(one["rows"]["zero"]["curve"])
         edges = np.unique(np.geomspace(1, n, 13).round().astype(int))
         middle = (edges[:-1] + edges[1:] - 1) / 2
-        if one["kind"].startswith(drifts):
-            curves = panels[f"supports ({one['kind']})"] = {}
+        if one["kind"].startswith(kind):
+            curves = panels[f"supports before the token\n({one['kind']})"] = {}
             for name in DRAWN:
                 curve = np.array(one["rows"][name]["curve"])[1:]
                 curves[name] = middle, [curve[a - 1 : b - 1].mean() for a, b in pairwise(edges)]
     facts = "means over {tasks} tasks, seeds from {seed}, float64".format(**record["meta"])
     title, words = f"delta rules and Mesa layers, tuned alike: {facts}", "squared error / variance"
-    return curves_figure(panels, words, title, log="xy", lines={"zero": 1})
+    return curves_figure(panels, words, title, log="xy", lines={"zero": 1}, dots=DOTS)
 
 
 def main() -> None:
@@ -514,8 +519,7 @@ def main() -> None:
         "rounding": halves(LENGTHS[:1] if args.quick else LENGTHS, args.seed),
         "divergence": divergences(4 if args.quick else LONGEST, args.seed),
     }
-    figures = {"fast-weights": partial(errors_figure, drifts="stationary")}
-    figures["fast-weights-drift"] = partial(errors_figure, drifts="drifting")
+    figures = {f"fast-weights-{kind}": partial(errors_figure, kind=kind) for kind in DRIFTS}
     records.finish("fast-weights", record, document, args.quick, figures)
 
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks.finetune`: fine-tune constructed gradient descent (C22); about an hour."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import records
@@ -19,7 +18,7 @@ from benchmarks.records import grouped
 from icl_krr import constructions, solvers
 from icl_krr.experiments import Lines, Rows, draw_tasks, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
-from icl_krr.plots import COLORS, curves_figure, label_ticks, legend
+from icl_krr.plots import curves_figure
 from icl_krr.probes import linear_maps, weight_difference
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.theory import spectral_bounds
@@ -302,33 +301,40 @@ def depth_figure(comparison: Comparison) -> Figure:
         each = grouped(here, itemgetter("blocks"))
         depths = sorted(each)
         excess = [[row["loss"] / row["exact"] - 1 for row in each[depth]] for depth in depths]
-        curves[name] = depths, *([*map(of, excess)] for of in (np.mean, min, max))
+        curves[name] = depths, *spread(excess)
+    panels = {"number of blocks": curves}
     words = "loss / loss of exact KRR - 1\n(mean and range over seeds)"
-    return curves_figure({"number of blocks": curves}, words, title_of(comparison), log="y")
+    dots = [name for name in curves if name.startswith("trained")]
+    return curves_figure(panels, words, title_of(comparison), log="y", dots=dots)
 
 
-def path_figure(comparison: Comparison) -> Figure:
-    """Loss, step sizes, curvatures and distance from the construction, after every update."""
-    figure = Figure(figsize=(9.6, 6.2), layout="constrained")
-    axes = figure.subplots(2, 2)
-    blocks = sorted({row["block"] for row in comparison.path})
-    losses = {name: mean_loss(comparison, name) for name in ("tuned step", "GD++, tuned")}
-    losses |= {"Chebyshev roots": mean_loss(comparison, "Chebyshev roots, tuned interval")}
-    draw_path(axes[0, 0], comparison, blocks[:1], "loss", "loss at the queries")
-    for dashes, (name, loss) in zip(("--", ":", "-."), losses.items(), strict=True):
-        axes[0, 0].axhline(loss, color="black", linestyle=dashes, label=name)
-    axes[0, 0].set_yscale("log")
-    draw_path(axes[0, 1], comparison, blocks, "step x high", "step size\nx largest eigenvalue")
-    curvature = "curvature (GD++)\nx largest eigenvalue"
-    draw_path(axes[1, 0], comparison, blocks, "curvature x high", curvature)
-    draw_path(axes[1, 1], comparison, blocks, "change", "relative distance\nfrom the construction")
-    for axis in axes.flat:
-        label_ticks(axis, whole="x")
-        axis.set_xlabel("update")
-        axis.grid(alpha=0.25)
-    legend(figure, *axes.flat, ncols=4)
-    figure.suptitle(title_of(comparison), fontsize=9)
-    return figure
+def path_figure(comparison: Comparison, key: str, label: str) -> Figure:
+    """Mean and range over seeds after every update, a curve for each block."""
+    curves, lines = {}, {}
+    for block, rows in grouped(comparison.path, itemgetter("block")).items():
+        updates = grouped(rows, itemgetter("update"))
+        values = [[row[key] for row in each] for each in updates.values()]
+        curves[f"block {block}"] = [*updates], *spread(values)
+    if key == "loss":  # the same for all blocks
+        curves = {"trained, all weights": curves["block 0"]}
+        lines = {name: mean_loss(comparison, name) for name in ("tuned step", "GD++, tuned")}
+        lines["Chebyshev roots"] = mean_loss(comparison, "Chebyshev roots, tuned interval")
+    title, log = title_of(comparison), "y" if lines else ""
+    return curves_figure({"update": curves}, label, title, log=log, lines=lines)
+
+
+PATHS = {
+    "learning-loss": ("loss", "loss at the queries"),
+    "learning-steps": ("step x high", "step size x largest eigenvalue"),
+    "learning-curvature": ("curvature x high", "curvature (GD++) x largest eigenvalue"),
+    "learning-change": ("change", "relative distance from the construction"),
+}
+"""{figure: (number of a row of the path, label of its axis)}."""
+
+
+def figures(comparison: Comparison) -> dict[str, Figure]:
+    paths = {name: path_figure(comparison, *shown) for name, shown in PATHS.items()}
+    return {"learning": depth_figure(comparison), **paths}
 
 
 def title_of(comparison: Comparison) -> str:
@@ -343,18 +349,9 @@ def mean_loss(comparison: Comparison, method: str) -> float:
     return float(np.mean(here))
 
 
-def draw_path(axis: Axes, comparison: Comparison, blocks: list[int], key: str, label: str) -> None:
-    """Mean and range over seeds, one line per block."""
-    cells = grouped(comparison.path, itemgetter("update", "block"))
-    updates = sorted({update for update, _ in cells})
-    for block in blocks:
-        values = [[row[key] for row in cells[update, block]] for update in updates]
-        one = (f"block {block}", COLORS[block])
-        name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
-        low, mean, high = ([*map(of, values)] for of in (min, np.mean, max))
-        axis.plot(updates, mean, color=color, label=name)
-        axis.fill_between(updates, low, high, color=color, alpha=0.15)
-    axis.set_ylabel(label)
+def spread(values: list[list[float]]) -> Iterator[list[float]]:
+    """Means, least and largest values."""
+    return ([*map(of, values)] for of in (np.mean, min, max))
 
 
 def main() -> None:
@@ -363,10 +360,10 @@ def main() -> None:
     comparison = compare(config)
     facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": comparison.losses}
     meta = records.meta("finetune", "optax", **facts)
-    figures = {"learning": lambda _: depth_figure(comparison)}
-    figures["learning-path"] = lambda _: path_figure(comparison)
-    records.finish("learning", meta, lambda _: document(comparison), args.quick, figures)
+    records.finish("learning", meta, lambda _: document(comparison), args.quick)
     if not args.quick:
+        for name, figure in figures(comparison).items():
+            records.draw(name, figure)
         replace(records.RESULTS / "learning-path.csv", to_csv(comparison.path))
         replace(records.RESULTS / "learning-moved.csv", to_csv(comparison.moved))
 

@@ -3,9 +3,9 @@
 Models of known solver first, then trained ones. `--folder` keeps what was read.
 """
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -25,7 +25,7 @@ from icl_krr.experiments import Lines, identify, solverbench as bench, to_markdo
 from icl_krr.experiments.identify import iterates, similarities
 from icl_krr.plots import curves_figure
 from icl_krr.probes import streams as streams_of
-from icl_krr.tasks import Task, map_tasks, system
+from icl_krr.tasks import LinearRegression, Task, map_tasks, system
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer, predict_batch
 
@@ -35,10 +35,9 @@ ROLES = {
     "support": "the token of each support, from which a probe decodes its alpha",
 }
 SOLVERS_READ = (*identify.KERNEL_SOLVERS, *identify.NORMALISED_SOLVERS)
-TUNED = ("gradient_descent", "chebyshev")
 SHARES = np.geomspace(1e-3, 1, 31).tolist()
 """Lower bounds on the eigenvalues that are tried, in units of the largest one of each task."""
-COMPARED = "model", *(f"tuned {name}" for name in TUNED), "gradient_descent", "conjugate_gradient"
+TUNED = ("gradient_descent", "chebyshev")
 NULLS = {"the model": "read", "random weights": "untrained", "inputs alone": "inputs"}
 
 ABOUT = """\
@@ -53,8 +52,9 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
 - right: the solver that runs has the largest similarity. among: it has not, but is not
   distinguishable from the largest (95 %, all candidates together, bootstrap of the scored tasks,
   for the fitted probes). certain and wrong: a wrong solver is alone.
-- Errors: gradient descent has this step size, or the best of {shares} between 1 and 2 over the
-  largest eigenvalue of each task ("tuned"), and Chebyshev iteration the best of as many intervals.
+- Errors: gradient descent has the step size of the source, or ("tuned") the best of {shares}
+  between 1 and 2 over the largest eigenvalue of a task, Chebyshev iteration the best of as many
+  intervals below it, on the scored tasks of a condition number. Gaussian processes: scaling.md.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
   query and its own at a support.
 - A probe is the same in every rotation of the channels, so rotated models have the similarities of
@@ -88,7 +88,7 @@ def reader(case: Case, model: streams.Reader) -> Callable[[Task, str], jax.Array
 @cache
 def targets_of(one: bench.BenchFamily, kernel: str, count: int) -> tuple[Task, Row]:
     """Tasks of a family with one query, and iterates of solvers on them."""
-    sampler: Any = dataclasses.replace(one.sampler, num_queries=1)  # pyright: ignore
+    sampler: Any = replace(one.sampler, num_queries=1)  # pyright: ignore
     tasks = lab.draw_tasks(jax.random.key(one.config.seed), count, sampler)
     chosen = one.kernel(kernel)
     return tasks, iterates(chosen, one.ridge(chosen), tasks, one.config.steps)
@@ -119,7 +119,7 @@ def said_of(channels: np.ndarray, targets: Mapping[str, np.ndarray]) -> Row:
 def examine(case: Case, config: bench.BenchConfig) -> Row:
     """Read one model of SolverBench."""
     began = time.perf_counter()
-    one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
+    one = streams.setting_of(case.tasks, replace(config, seed=case.seed))
     tasks, targets = targets_of(one, case.kernel, QUICK_TASKS if config.quick else TASKS)
     # junk is appended at the tokens that are read, so the model itself is a plain one
     subject = streams.subject_of(case._replace(kind=PLAIN) if case.kind == JUNK else case, one)
@@ -137,8 +137,10 @@ def examine_trained(folder: Path, count: int) -> Row:
     """Read a trained model, the same model with random weights, and no model."""
     began, run, key = time.perf_counter(), lab.load(folder), jax.random.key(0)
     family: Any = run.family
-    (kernel, ridge), several = family.optimal(), getattr(family, "conditions", None) or ()
-    single = [dataclasses.replace(family, condition=one, conditions=None) for one in several]
+    (kernel, ridge), single = family.optimal(), []
+    if isinstance(family, LinearRegression):
+        conditions = family.conditions or (family.condition,)
+        single = [replace(family, condition=one, conditions=None) for one in conditions]
     tasks = lab.draw_tasks(key, count, family)
     targets = iterates(kernel, float(ridge), tasks, run.model.steps)
     model = identify.in_dtype_of_tasks(run.model, tasks)
@@ -147,7 +149,7 @@ def examine_trained(folder: Path, count: int) -> Row:
         "read": read(partial(streams_of, model), tasks, targets),
         "untrained": read(partial(streams_of, other), tasks, targets),
         "inputs": read(partial(identify.inputs_of, layers=model.steps), tasks, targets),
-        "errors": [errors_of(model, one, count) for one in single or [family]],
+        "errors": [errors_of(model, one, count) for one in single],
         "seconds": time.perf_counter() - began,
     }
 
@@ -175,7 +177,7 @@ def errors_of(model: Transformer, family: Any, count: int) -> Row:
         errors[f"tuned {name}"] = min(error(name, share) for share in SHARES)
     errors["model"] = jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2)
     errors["exact"] = reference(family, jax.random.key(3)).losses(tasks)["exact"]
-    errors["condition"] = getattr(family, "condition", 1)
+    errors["condition"] = family.condition
     return {name: float(value) for name, value in errors.items()}
 
 
@@ -252,10 +254,12 @@ def trained_table(trained: Mapping[str, Row], roles: Iterable[str] = tuple(ROLES
 
 def errors_table(trained: Mapping[str, Row]) -> Lines:
     """Errors of trained models and of solvers over those of exact regression."""
-    header = ["trained", "condition number", "exact", *(f"{name} / exact" for name in COMPARED)]
+    names = ["model", *(f"tuned {name}" for name in TUNED)]
+    names += ["gradient_descent", "conjugate_gradient"]
+    header = ["trained", "condition number", "exact", *(f"{name} / exact" for name in names)]
     lines = [
         [name, f"{errors['condition']:g}", f"{errors['exact']:.3g}"]
-        + [f"{errors[one] / errors['exact']:.3g}" for one in COMPARED]
+        + [f"{errors[one] / errors['exact']:.3g}" for one in names]
         for name, row in trained.items()
         for errors in row["errors"]
     ]
@@ -302,7 +306,7 @@ def main() -> None:
     if args.quick:
         config, count = bench.BenchConfig(**bench.QUICK, quick=True), QUICK_TASKS
         every, places = profiles.QUICK_CASES, {"linear-decoder": places["linear-decoder"]}
-    settings = dataclasses.asdict(config) | {"count": count}
+    settings = asdict(config) | {"count": count}
 
     known = lab.Study("known", settings, {"case": every}, lambda at: examine(at["case"], config))
     others = lab.Study(

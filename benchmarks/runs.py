@@ -16,7 +16,8 @@ def trained() -> list[str]:
 def reached(name: str, run: Any) -> list[str]:
     """The error of exact KRR against the noiseless outputs, and the excess of a run over it."""
     row, sampling = converged.errors(run.model, run.family)
-    return [f"`{name}`", f"{row['exact']:.3g}", f"{row['excess']:.3g} ± {sampling:.1g}"]
+    excess = f"{row['excess']:.3g} ± {sampling:.1g}"
+    return [f"`{name}`", str(run.recipe.training.steps), f"{row['exact']:.3g}", excess]
 
 
 if __name__ == "__main__":
@@ -24,5 +25,5 @@ if __name__ == "__main__":
     runs: dict[str, Any] = {name: load(folder_of(name)) for name in trained()}
     lines = [reached(name, run) for name, run in runs.items() if run.family.optimal()]
     print(f"{converged.VALIDATION} tasks with all supports, float32\n")
-    header = ["reference run", "error of exact KRR", "excess over it (95 %)"]
+    header = ["reference run", "updates", "error of exact KRR", "excess over it (95 %)"]
     print(to_markdown((header, lines)), end="")

@@ -5,6 +5,7 @@ It takes a few hours of two cores; `--folder` keeps what was identified.
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import product
@@ -466,11 +467,10 @@ def markdown(record: dict[str, Any]) -> str:
 
 def counted(cases: Iterable[tuple]) -> str:
     """How many cases there are of each kind."""
-    groups: dict[str, int] = {}
-    for kind, tasks, _, _, level, seed, probed in cases:
-        words = f"{kind}{f' {level:g}' if level else ''}, {tasks}, seed {seed}"
-        words += ", probed" if probed else ""
-        groups[words] = groups.get(words, 0) + 1
+    groups = Counter(
+        f"{kind}{f' {level:g}' if level else ''}, {tasks}, seed {seed}{', probed' * probed}"
+        for kind, tasks, _, _, level, seed, probed in cases
+    )
     return "; ".join(f"{words} ({count})" for words, count in groups.items())
 
 

@@ -140,16 +140,19 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
 
 
 def test_the_excess_is_the_mean_square_of_the_difference_from_exact_regression(small):
-    family = experiments.family(small.task)
+    family = dataclasses.replace(experiments.family(small.task), num_queries=3)
     model = experiments.blank(small, family)
     row, sampling = converged.errors(model, family)
     tasks = experiments.draw_tasks(jax.random.key(51), 16, family)
     kernel, ridge = family.optimal()
     exact = ik.map_tasks(lambda t: ik.solvers.exact(kernel, t, ridge=ridge).prediction, tasks)
-    gaps = np.asarray(ik.predict_batch(model, tasks) - exact) ** 2
-    each = gaps / float(np.mean((exact - tasks.y_query) ** 2))
-    assert row["excess"] == pytest.approx(np.mean(each), rel=1e-3)
-    assert sampling == pytest.approx(1.96 * np.std(each) / 4, rel=1e-3)
+    gaps, squares = (
+        np.mean(np.asarray(one) ** 2, axis=1)
+        for one in (ik.predict_batch(model, tasks) - exact, exact - tasks.y_query)
+    )
+    assert row["excess"] == pytest.approx(np.mean(gaps) / np.mean(squares), rel=1e-3)
+    each = gaps - row["excess"] * squares  # of a ratio, by the delta method
+    assert sampling == pytest.approx(1.96 * np.std(each) / 4 / np.mean(squares), rel=1e-3)
 
 
 @pytest.mark.parametrize(("span", "share"), [(1.0, 0.5), (2 / 3, 0.75)])
@@ -174,9 +177,11 @@ def test_a_stage_clips_gradients_and_has_the_learning_rate_of_its_updates():
     before, weights = 4 * converged.FLAT, {"w": jnp.zeros(4)}
     optimiser = converged.Optimiser(optax.sgd, 2.0).start(before)
     state = optimiser.init(weights)
-    for count, (size, clipped) in enumerate(((10.0, 0.5), (10.0, 0.5), (0.25, 0.25))):
-        change, state = optimiser.update({"w": jnp.full(4, size)}, state, weights)
-        np.testing.assert_allclose(change["w"], -clipped * converged.rate_of(2.0, before, count))
+    slopes = ([0.0, 0, 0, 0], [6.0, 8, 0, 0], [0.25, 0, 0, 0])
+    for count, (slope, size) in enumerate(zip(slopes, (1, 10, 1), strict=True)):
+        change, state = optimiser.update({"w": jnp.asarray(slope)}, state, weights)
+        step = converged.rate_of(2.0, before, count) * np.divide(slope, size)
+        np.testing.assert_allclose(change["w"], -step, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("target", "name"), converged.SHIPPED.items())

@@ -34,7 +34,7 @@ from benchmarks import (
     workarounds,
 )
 from benchmarks.contests import Row, markdown
-from benchmarks.records import read
+from benchmarks.records import RUNS, read
 from benchmarks.refresh import solver_table
 from icl_krr import experiments
 from icl_krr._core.files import to_markdown
@@ -435,6 +435,9 @@ def test_every_run_with_weights_has_its_line():
     page = (RESULTS / "runs.md").read_text()
     with_weights = {*reference_runs.trained()}
     assert {*re.findall(r"\| `(.*?)` \|", page)} == with_weights - {"linear"}
+    for name in converged.recipes():
+        last = experiments.from_csv(RUNS / name / "metrics.csv")[-1]
+        assert f"| `{name}` | {last['step']} | {last['exact']:.3g} | {last['excess']:.3g} ±" in page
 
 
 def test_the_table_of_retrained_models_is_the_one_that_was_measured():

@@ -121,5 +121,5 @@ def test_the_experiment_says_what_it_measured(monkeypatch):
     assert np.isclose(result.path[0]["step x high"], 2 / (1 + 0.06 / high), atol=1e-3)
     for header, lines in (finetune.loss_table(result), finetune.most_moved_table(result)):
         assert all(len(line) == len(header) for line in lines)
-    for figure in (finetune.depth_figure, finetune.path_figure):
-        assert not cut_off(figure(result))
+    for figure in finetune.figures(result).values():
+        assert not cut_off(figure)

@@ -34,9 +34,9 @@ def test_lines_have_the_looks_of_all_figures_and_no_curve_has_their_colours():
     colours = {artists[name].get_color() for name in curves}
     assert len(colours) == 5
     assert not {GREEN, "black"} & colours
-    many = {f"model {i}": [1.0, 2.0] for i in range(20)}
+    many = {f"model {i}, {part}": [1.0, 2.0] for i in range(12) for part in "ab"}
     (axis,) = curves_figure({"step": many}, "error", "").axes
-    assert len({(line.get_color(), line.get_linestyle()) for line in axis.lines}) == 20
+    assert len({(line.get_color(), line.get_linestyle()) for line in axis.lines}) == 24
     (legend,) = figure.legends  # below the axes, where it hides nothing
     assert not figure.axes[0].get_legend()
     assert len(legend.get_texts()) == 8
@@ -65,6 +65,8 @@ def test_panels_show_all_values():
     axes = curves_figure({"a": {"f": [1.0, 2.0]}, "b": {"f": [0.1, 9.0]}}, "y", "", log="y").axes
     for low, high in (axis.get_ylim() for axis in axes):
         assert low < 0.1 < 9 < high
+    (axis,) = curves_figure({"a": {"f": [1.0, 2.0]}}, "y", "", limits=(0.5, 4.0)).axes
+    assert axis.get_ylim() == (0.5, 4)
 
 
 def test_a_curve_has_its_band():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle, islice
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ._style import COLORS, STYLES, label_ticks, legend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -67,7 +67,7 @@ def curves_figure(
         axis.set(xlabel=x, **{f"{name}scale": "log" for name in log})
         at_integers = [draw(axis, name, curve, styles[name]) for name, curve in curves.items()]
         whole.append(all(at_integers))
-        for (name, height), dashes in zip(lines.items(), cycle(("--", "-."))):
+        for (name, height), dashes in zip(lines.items(), cycle(("--", "-.", ":"))):
             color, style = STYLES.get(name, ("black", dashes))
             axis.axhline(height, color=color, linestyle=style, linewidth=1.2, label=name)
     axes[0].set_ylim(*limits)
@@ -81,20 +81,14 @@ def curves_figure(
 
 
 def line_styles(names: list[str], taken: set[str]) -> dict[str, dict[str, str]]:
-    """A colour for what stands before the first comma, and dashes for what stands after it.
-
-    A colour that comes again has the next dashes.
-    """
-    colors = [color for color in COLORS if color not in taken | {"black"}]
-    left: dict[str, tuple[str, Iterator[str]]] = {}
+    """A colour for what stands before the first comma; curves of a colour differ in dashes."""
+    groups = dict.fromkeys(name.split(",")[0] for name in names)
+    colors = dict(zip(groups, cycle(one for one in COLORS if one not in taken | {"black"})))
+    dashes = {color: cycle(DASHES) for color in COLORS}
     styles = {}
     for name in names:
-        group = name.split(",")[0]
-        if group not in left:
-            before, place = divmod(len(left), len(colors))
-            left[group] = colors[place], islice(cycle(DASHES), before, None)
-        color, dashes = left[group]
-        styles[name] = {"color": color, "linestyle": next(dashes)}
+        color = colors[name.split(",")[0]]
+        styles[name] = {"color": color, "linestyle": next(dashes[color])}
     return styles
 
 
