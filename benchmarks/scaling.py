@@ -44,7 +44,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     return {"families": families, "models": models}
 
 
-def models_table(models: list[Record], solvers: Iterable[str]) -> lab.Lines:
+def models_table(models: Iterable[Record], solvers: Iterable[str]) -> lab.Lines:
     """The stages of models, with the steps of solvers that have the same excess."""
     header, lines = ["model", "updates", "excess over exact KRR"], []
     for name in solvers:

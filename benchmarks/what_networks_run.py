@@ -160,6 +160,7 @@ def page() -> str:
     profile, models, cosines = (read(n) for n in ("error-profiles", "trained", "probe-similarity"))
     ablations, steps, training = (read(n) for n in ("ablations", "scaling", "converged"))
     rows = models["models"]
+    stages = {f"{row['model']}, {row['updates']}": row for row in steps["models"]}
     seconds = sum(row["cpu_seconds"] for each in training["models"].values() for row in each)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
@@ -168,7 +169,7 @@ def page() -> str:
         "trained": trained_facts(rows),
         "similar": similar_facts(cosines),
         "ablations": ablation_facts(ablations),
-        "scaling": {"table": to_markdown(scaling.models_table(steps["models"], SOLVERS))},
+        "scaling": {"table": to_markdown(scaling.models_table(at_ends(stages).values(), SOLVERS))},
         "hours": {
             "profiles": hours(profile["rows"]),
             "converged": f"{seconds / 3600:.1f}",
