@@ -228,8 +228,7 @@ def stage_row(name: str, folder: Path) -> Row:
     settings = vars(run.recipe.model) | vars(run.recipe.task)
     facts = {key: settings[key] for key in ("depth", "width", *lab.TASK_SETTINGS)}
     facts |= {"seed": run.recipe.training.seed, "updates": rows[-1]["step"]}
-    facts |= {"excess": row["excess"], "sampling": sampling}
-    return {"model": name.partition(",")[0], **facts}
+    return {"model": name.partition(",")[0], **facts, "excess": row["excess"], "sampling": sampling}
 
 
 def table(models: dict[str, list[Row]]) -> lab.Lines:
@@ -241,6 +240,7 @@ def table(models: dict[str, list[Row]]) -> lab.Lines:
         "excess after 1024, 2048, 4096, ... updates": lambda row: ", ".join(
             f"{one['excess']:.3g}" for one in row["rows"] if one["step"].bit_count() == 1
         ),
+        "and at the end": lambda row: f"{row['rows'][-1]['excess']:.3g}",
         "no longer falls": lambda row: "yes" if converged(row["rows"]) else "no",
         "CPU minutes": lambda row: f"{sum(one['cpu_seconds'] for one in row['rows']) / 60:.0f}",
     }
