@@ -36,7 +36,7 @@ as their inverse root, and the share s of the average: the newest weights of t h
 SIZES: Any = {"num_supports": 16, "num_queries": 1}
 VALIDATION, CHUNK = 8192, 256
 """Validation tasks, and updates of one program."""
-KEPT = tuple(1024 * 4**k for k in range(5))
+KEPT = tuple(1024 * 4**k for k in range(4))
 """Updates after which the average is kept."""
 MINUTES = 180
 
