@@ -145,6 +145,11 @@ def errors(model: Transformer, family: Any) -> tuple[Row, float]:
     return row, float(1.96 * np.std(gaps - excess * squares) / VALIDATION**0.5)
 
 
+def next_end(before: int) -> int:
+    """The updates after the next stage: twice as many, but `STAGE` more at most."""
+    return before + min(max(before, FIRST), STAGE)
+
+
 def converged(rows: list[Row]) -> bool:
     """Whether the last doubling of the updates lowered the excess by less than a tenth."""
     before = [row for row in rows if 2 * row["step"] == rows[-1]["step"] > GROWTH]
@@ -171,7 +176,7 @@ def trained(
         models = tuple(load_weights(folder / part, first) for part in parts)
     while not ended(folder.name, rows, minutes):
         before = rows[-1]["step"] if rows else 0
-        after = before + min(max(before, FIRST), STAGE)
+        after = next_end(before)
         models, row = stage(models, family, recipe.training.seed, before, after, chosen)
         rows.append(row | errors(models[1], family)[0])
         keep(folder, recipe, models, rows, chosen)

@@ -53,8 +53,8 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
   distinguishable from the largest (95 %, all candidates together, bootstrap of the scored tasks,
   for the fitted probes). certain and wrong: a wrong solver is alone.
 - Errors: gradient descent has the step size of the source, or ("tuned") the best of {shares}
-  between 1 and 2 over the largest eigenvalue of a task, Chebyshev iteration the best of as many
-  intervals below it, on the scored tasks of a condition number. Gaussian processes: scaling.md.
+  between 1 and 2 over the largest eigenvalue of a task. Chebyshev iteration has the best of as
+  many intervals. Both are tuned on the scored tasks, for each condition number.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
   query and its own at a support.
 - A probe is the same in every rotation of the channels, so rotated models have the similarities of
@@ -275,7 +275,7 @@ def markdown(record: Row) -> str:
         **{f"Largest similarity, read from the {role}": confusion(rows, role) for role in ROLES},
         "No model: the inputs alone": inputs_table(rows),
         "Trained models": trained_table(trained),
-        "Errors of predictions, of solvers after as many steps as the model has layers": (
+        "Errors on linear tasks (others: scaling.md), of solvers after as many steps as layers": (
             errors_table(trained)
         ),
     }

@@ -468,7 +468,8 @@ def markdown(record: dict[str, Any]) -> str:
 def counted(cases: Iterable[tuple]) -> str:
     """How many cases there are of each kind."""
     groups = Counter(
-        f"{kind}{f' {level:g}' if level else ''}, {tasks}, seed {seed}{', probed' * probed}"
+        f"{kind}{f' {level:g}' if level else ''}, {tasks}, seed {seed}"
+        + (", probed" if probed else "")
         for kind, tasks, _, _, level, seed, probed in cases
     )
     return "; ".join(f"{words} ({count})" for words, count in groups.items())

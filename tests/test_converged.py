@@ -129,6 +129,9 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(small, tmp_path, monkeypatch):
 
 
 def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
+    before = (0, 1024, 8192, 16384, 49152, 65536, 81920, 98304)
+    after = [1024, 2048, 16384, 32768, 65536, 81920, 98304, 114688]
+    assert [*map(converged.next_end, before)] == after
     rows = [{"step": 65536, "excess": 1.0}, {"step": 98304, "excess": 0.95}]
     for last, ended in ((0.89, False), (0.91, True)):
         assert converged.converged([*rows, {"step": 131072, "excess": last}]) == ended

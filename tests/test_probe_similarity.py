@@ -93,20 +93,15 @@ def test_tuned_solvers_have_the_best_of_the_intervals(x64, monkeypatch):
     p = N - 1  # the smallest eigenvalue stands alone
     family = ik.tasks.LinearRegression(num_features=p, num_supports=N, noise=0.03)
     ridge, steps = family.noise * p, N
-    model = ik.constructions.conjugate_gradient(
-        ik.Linear(), num_features=p, ridge=ridge, steps=steps, dtype=float
-    )
+    build, names = ik.constructions.conjugate_gradient, ("gradient_descent", "chebyshev")
+    model = build(ik.Linear(), num_features=p, ridge=ridge, steps=steps, dtype=float)
     found = probe_similarity.errors_of(model, family, count)
     tasks, errors = draw_tasks(jax.random.key(2), count, family), []
     parts = map(np.asarray, (tasks.x, tasks.y, tasks.x_query, tasks.y_query))
     for x, y, at, truth in zip(*parts, strict=True):
         values, vectors = np.linalg.eigh(x @ x.T + ridge * np.eye(N))
         ends = [(values[0], values[-1]), *((share * values[-1], values[-1]) for share in shares)]
-        left = [
-            residual(name, *both, values, steps)
-            for name in ("gradient_descent", "chebyshev")
-            for both in ends
-        ]
+        left = [residual(name, *both, values, steps) for name in names for both in ends]
         alpha = (1 - np.array([*left, 0 * values])) / values * (y @ vectors)
         errors.append(np.square(alpha @ (at @ x.T @ vectors).T - truth))
     source, *tuned, _, a, b, c, exact = np.mean(errors, axis=(0, 2))

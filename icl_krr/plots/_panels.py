@@ -65,14 +65,13 @@ def curves_figure(
     whole = []
     for axis, (x, curves) in zip(axes, panels.items(), strict=True):
         axis.set(xlabel=x, **{f"{name}scale": "log" for name in log})
-        at_integers = [draw(axis, name, curve, styles[name]) for name, curve in curves.items()]
-        whole.append(all(at_integers))
+        whole.append([draw(axis, name, curve, styles[name]) for name, curve in curves.items()])
         for (name, height), dashes in zip(lines.items(), cycle(("--", "-.", ":"))):
             color, style = STYLES.get(name, ("black", dashes))
             axis.axhline(height, color=color, linestyle=style, linewidth=1.2, label=name)
     axes[0].set_ylim(*limits)
     for axis, integers in zip(axes, whole, strict=True):
-        label_ticks(axis, whole="x" if integers else "")
+        label_ticks(axis, whole="x" if all(integers) else "")
         axis.grid(alpha=0.25)
     axes[0].set_ylabel(y)
     figure.suptitle(title, fontsize=9)
