@@ -91,7 +91,7 @@ def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict
         "table": to_markdown(converged.table(models)),
         "begin": said(row["excess"] for row in firsts),
         "end": said(row["excess"] for row in lasts),
-        "read": ", ".join(map(str, sorted({rows[name]["step"] for name in stages}))),
+        "read": ", ".join(map(str, converged.KEPT)),
     }
 
 
