@@ -57,8 +57,6 @@ like the solver with the largest one. {tasks} tasks, of which a fifth scores the
   many intervals. Both are tuned on the scored tasks, for each condition number.
 - Controls: the model with random weights; no model, but x and y as they are, all of a task at the
   query and its own at a support.
-- A probe is the same in every rotation of the channels, so rotated models have the similarities of
-  plain ones.
 """
 
 

@@ -41,8 +41,7 @@ ABOUT = """\
 work: read a prediction from every layer, take its mean squared error ("error") or its relative
 distance to exact kernel ridge regression ("gap") on 16 tasks, and find the solver whose errors,
 step by step, are nearest in log10. Kernel width, ridge and step size of every candidate are tuned
-on 16 other tasks, in the same way for all, for every measure and alignment anew. "1:1": layer l is
-compared with step l. "monotone": a later layer has no earlier step, of 12.
+on 16 other tasks. "1:1": step l for layer l. "monotone": no earlier step for a later one, of 12.
 
 - Candidates: {candidates}. Nulls, which run no solver: {nulls}.
 - right: the nearest solver is the one that runs. among: it is not, but the one that runs is as near

@@ -84,8 +84,7 @@ offered only where it is the truth. Streams are rotated at random.
 """
 
 SLOW = "prefix_conjugate_gradient"
-"""A candidate that takes as long as all others together, on the linear kernel. It is offered only
-where it is the truth."""
+"""It takes as long as all others together, on the linear kernel."""
 FAMILIES = (bench.LINEAR, bench.PROCESS)
 LEVELS = (1e-3, 1e-2, 1e-1)
 FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
@@ -109,9 +108,7 @@ class Case(NamedTuple):
     probed: bool = False
 
 
-@cache
-def setting_of(family: str, config: bench.BenchConfig) -> bench.BenchFamily:
-    return bench.bench_family(family, config)
+setting_of = cache(bench.bench_family)
 
 
 def solvers(
@@ -516,19 +513,13 @@ def readings(rows: list[Row]) -> Lines:
 def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
     """The shares of models that are named, close to a solver, and neither."""
     statuses = [said_of(row, reading).status for row in rows]
-    tally = statuses.count
-    counts = (tally(IDENTIFIED) + tally(TIED), tally(NEAR), tally(bench.NONE))
-    return [str(bench.Share.of(count, len(statuses))) for count in counts]
+    named = [IDENTIFIED if status == TIED else status for status in statuses]
+    return shares(named, (IDENTIFIED, NEAR, bench.NONE))
 
 
 def is_same(row: Row) -> bool:
     """Whether a model with noise still runs its solver."""
     return row["distance to oracle"] <= SAME
-
-
-def group_of(row: Row) -> str:
-    level = f" {row['level']:g}" if row["level"] else ""
-    return f"{row['kind']}{level}"
 
 
 def largest_distance(candidate_row: Row) -> float:
@@ -558,14 +549,14 @@ def variants(rows: list[Row]) -> Lines:
     header += ["right candidate: median, largest", "next: smallest"]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
-    for group, group_rows in records.grouped(some, group_of).items():
+    for (kind, level), group_rows in records.grouped(some, itemgetter("kind", "level")).items():
         outcomes = [outcome_of(row) for row in group_rows]
         gaps = [largest_distance(one) for row in group_rows if (one := right_one(row))]
         after = [largest_distance(one) for row in group_rows if (one := next_one(row))]
         cells = [str(outcomes.count(name)) for name in bench.OUTCOMES]
         distance_cell = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
         cells += [distance_cell, f"{min(after):.2g}" if after else "-"]
-        lines.append([group, str(len(group_rows)), *cells])
+        lines.append([f"{kind} {level:g}" if level else kind, str(len(group_rows)), *cells])
     return header, lines
 
 
@@ -596,9 +587,9 @@ def single(rows: list[Row]) -> Lines:
     return header, lines
 
 
-def words_of(row: Row) -> str:
-    one = said_of(row)
-    return bench.NONE if one.status == bench.NONE else f"{one.status}: {', '.join(one.names)}"
+def words_of(row: Row, reading: str = "use") -> str:
+    one = said_of(row, reading)
+    return one.status + (f": {', '.join(one.names)}" if one.names else "")
 
 
 def distractor_table(rows: list[Row]) -> Lines:
@@ -606,10 +597,9 @@ def distractor_table(rows: list[Row]) -> Lines:
     header += ["nearest", *SPACES, "reason"]
     lines = []
     for row in of(rows, DISTRACTOR, POWERS):
-        best, unused = row["candidates"][0], said_of(row, "streams")
-        before = unused.status + (f": {', '.join(unused.names)}" if unused.names else "")
+        best, verdicts = row["candidates"][0], [words_of(row), words_of(row, "streams")]
         cells = [best["candidate"], *(f"{best[space]:.2g}" for space in SPACES), best["reason"]]
-        lines.append([row["tasks"], row["about"], row["label"], words_of(row), before, *cells])
+        lines.append([row["tasks"], row["about"], row["label"], *verdicts, *cells])
     return header, lines
 
 

@@ -33,25 +33,22 @@ QUICK_NAMES = ("gradient_descent",)
 
 NAMED = (IDENTIFIED, NEAR, TIED)
 ABOUT = """\
-`python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
-{names}.
-Kernel width, ridge and step size of each are fitted anew for every reading.
+`python -m benchmarks.trained` reads trained models in every way that the library has. Candidates,
+with kernel width, ridge and step size fitted anew for every reading: {names}.
 
 - profile: the nearest solver by its errors, layer by layer (`icl-krr identify --protocol
-  error-profile`), for two measures and two alignments. A linear probe reads each layer.
-- probe: the nearest solver by predictions and hat matrices of these probes (`identify`).
+  error-profile`), for two measures and two alignments, read by a linear probe.
+- probe: the nearest solver by predictions and hat matrices of this probe (`identify`).
 - state, innovation: the nearest solver whose steps, or changes of steps, linear maps decode from
-  the stream (`identify_streams`); a distance of 1 says nothing, 0.01 is close.
-- use: the verdict of `identify_streams` with all its controls and, if a solver is left, the test
-  whether the model's answer follows its decoded steps.
+  the stream; a distance of 1 says nothing, 0.01 is close. use: the verdict of `identify_streams`
+  with all its controls and, if a solver is left, a test whether the answer follows its steps.
 - filter: ridge and kernel width of the exact regression whose hat matrix is nearest to that of the
   model's own prediction, over those of the tasks, and its distance.
-- Controls: nulls that run no solver, a model of the same shape with random weights, and probes
-  that are fitted to the outputs of other tasks ("shuffled").
-- A candidate that diverges on the scored tasks, or stays where it is, has no distance.
-- A probe reads every layer but the last, where the model itself predicts. A model with random
-  weights is read by a probe of its last layer, too.
-- "error / exact" is that of the 64 tasks that are scored. In brackets: distances of controls.
+- Controls, with their distances in brackets: nulls that run no solver, a model of the same shape
+  with random weights, and probes that are fitted to the outputs of other tasks ("shuffled").
+- A candidate that diverges or stays where it is has no distance. A probe reads every layer but the
+  last, where the model itself predicts; the last one, too, of random weights. "error / exact": of
+  the 64 tasks that are scored.
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, Row, grouped, options, read
-from benchmarks.streams import DISTRACTOR, NORMED, RANDOM, TRAINED, of, outcome_of
+from benchmarks.streams import DISTRACTOR, NORMED, RANDOM, SUPERPOSED, TRAINED, of, outcome_of
 from icl_krr.experiments import Lines, replace, to_markdown
 from icl_krr.experiments.identify import NULLS
 from icl_krr.experiments.solverbench import Share
@@ -16,7 +16,6 @@ from icl_krr.experiments.solverbench import Share
 PAGE = RESULTS / "what-networks-run.md"
 TEXT = Path(__file__).with_name("what_networks_run.txt")
 """The sentences of the page, with a place for every number."""
-CLAIMS = ("C48", "C49", "C50")
 SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose equivalent steps the page shows; the table of scaling has all."""
 
@@ -27,18 +26,16 @@ def ratio(flags: Iterable[bool]) -> str:
     return f"{sum(values)}/{len(values)}"
 
 
-def hours(rows: Iterable[Row]) -> str:
-    return f"{sum(row['seconds'] for row in rows) / 3600:.1f}"
+def hours(rows: Iterable[Row], key: str = "cpu_seconds") -> str:
+    return f"{sum(row[key] for row in rows) / 3600:.1f}"
 
 
 def control_table(rows: list[Row]) -> Lines:
     """A line for each way to read a layer: the names of known models, and those of distractors."""
-    header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
-    header += ["a null is as near"]
-    header += ["distractors named for certain", "distractors: a null is as near"]
-    _, lines = profiles.summary(rows)
+    header, lines = profiles.summary(rows)
     chosen = [line for line in lines if ", ".join(line[1:3]) == HOWS[0]]
-    return header, [[line[0], *line[4:6], *line[7:9], *line[11:]] for line in chosen]
+    shown, *cells = ([*line[:1], *line[4:9], *line[11:]] for line in (header, *chosen))
+    return shown, cells
 
 
 def ablation_facts(record: Row) -> dict[str, str]:
@@ -60,7 +57,7 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
     constructed, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
-    hidden = of(profiles.through_streams().values(), NORMED, TRAINED)
+    hidden = of(profiles.through_streams().values(), NORMED, TRAINED, SUPERPOSED)
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
@@ -91,7 +88,6 @@ def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict
         "table": to_markdown(converged.table(models)),
         "begin": said(row["excess"] for row in firsts),
         "end": said(row["excess"] for row in lasts),
-        "read": ", ".join(map(str, converged.KEPT)),
     }
 
 
@@ -106,31 +102,48 @@ def at_ends(rows: dict[str, Row]) -> dict[str, Row]:
     return {name: rows[name] for pair in ends(rows) for name in pair}
 
 
-def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
-    firsts, lasts = zip(*ends(rows), strict=True)
-    names = Counter(row["model"][HOWS[0]]["nearest"] for row in rows.values()).most_common()
-    ratios = [
-        trained.nearest(row[part], space)[1] / trained.nearest_control(row, part, space)
-        for row in rows.values()
-        for part, space in trained.SPACES.values()
-    ]
+def verdicts(row: Row, cosines: Row) -> dict[str, tuple[str, bool]]:
+    """The nearest solver by each reading of a stage, and whether it is nearer than all controls."""
+    found = {}
+    for how in HOWS:
+        said, *others = (row[whose][how] for whose in ("model", "untrained", "shuffled"))
+        limit = min(profiles.least(said, NULLS), *map(trained.nearest_far, others))
+        found[how] = said["nearest"], trained.nearest_far(said) < limit
+    for reading, (part, space) in trained.SPACES.items():
+        solver, size = trained.nearest(row[part], space)
+        found[reading] = solver, size < trained.nearest_control(row, part, space)
+    for role in similar.ROLES:
+        said = [cosines[key][role] for key in similar.NULLS.values()]
+        size, *others = (max(one["similarity"].values()) for one in said)
+        found[f"cosines, token of the {role}"] = said[0]["nearest"], size > max(others)
+    return found
 
-    def nearer(how: str) -> str:
-        said = [row["model"][how] for row in rows.values()]
-        return ratio(profiles.least(one, NULLS) < trained.nearest_far(one) for one in said)
+
+def names_table(rows: dict[str, Row], cosines: dict[str, Row]) -> Lines:
+    """At how many stages each reading has each name."""
+    every, lines = {name: verdicts(row, cosines[name]) for name, row in rows.items()}, []
+    for reading in next(iter(every.values())):
+        cells = [reading]
+        for family in ("-gp-", "-linear"):
+            names = Counter(said[reading][0] for name, said in every.items() if family in name)
+            cells.append(", ".join(f"{name} {count}" for name, count in names.most_common()))
+        lines.append([*cells, ratio(said[reading][1] for said in every.values())])
+    return ["reading", "Gaussian processes", "linear functions", "nearer than all controls"], lines
+
+
+def trained_facts(rows: dict[str, Row], cosines: dict[str, Row]) -> dict[str, str]:
+    firsts, lasts = zip(*ends(rows), strict=True)
 
     facts: dict[str, Callable[[Row], float]] = {
         "error": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
-        "gap": lambda row: trained.nearest_far(row["model"][HOWS[3]]),
+        "later": lambda row: trained.nearest_far(row["model"][HOWS[2]]),
         "filter": lambda row: row["model"]["filter"],
     }
     return {
         "count": str(len(rows)),
         "models": to_markdown(trained.models_table(at_ends(rows))),
+        "names": to_markdown(names_table(rows, cosines)),
         "streams": ratio(row["streams"]["status"] in trained.NAMED for row in rows.values()),
-        "profile": ", ".join(f"{name} at {count}" for name, count in names),
-        "nearer": ", ".join(f"{nearer(how)} ({how})" for how in HOWS),
-        "ratios": f"{min(ratios):.2f} to {max(ratios):.2f}",
         **{f"{key}_begin": said(of(rows[name]) for name in firsts) for key, of in facts.items()},
         **{f"{key}_end": said(of(rows[name]) for name in lasts) for key, of in facts.items()},
     }
@@ -150,9 +163,7 @@ def similar_facts(record: Row) -> dict[str, str]:
         "errors": to_markdown(similar.errors_table(mixed)),
         "confusion": to_markdown(similar.confusion(rows, "query")),
         "inputs": to_markdown(similar.inputs_table(rows, ["query"])),
-        "trained": to_markdown(similar.trained_table(at_ends(models), ["query"])),
-        "query": right("query"),
-        "support": right("support"),
+        **{role: right(role) for role in similar.ROLES},
     }
 
 
@@ -161,26 +172,27 @@ def page() -> str:
     ablations, steps, training = (read(n) for n in ("ablations", "scaling", "converged"))
     rows = models["models"]
     stages = {f"{row['model']}, {row['updates']}": row for row in steps["models"]}
-    seconds = sum(row["cpu_seconds"] for each in training["models"].values() for row in each)
+    solved = [family["curves"] for family in steps["families"]]
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
         "control": control_facts(profile["rows"]),
         "converged": converged_facts(training["models"], rows),
-        "trained": trained_facts(rows),
+        "trained": trained_facts(rows, cosines["trained"]),
         "similar": similar_facts(cosines),
         "ablations": ablation_facts(ablations),
-        "scaling": {"table": to_markdown(scaling.models_table(at_ends(stages).values(), SOLVERS))},
+        "scaling": {
+            "table": to_markdown(scaling.models_table(at_ends(stages).values(), SOLVERS)),
+            **{name: said(curves[name]["excess"][8] for curves in solved) for name in SOLVERS},
+        },
         "hours": {
-            "profiles": hours(profile["rows"]),
-            "converged": f"{seconds / 3600:.1f}",
-            "similar": hours([*cosines["rows"], *cosines["trained"].values()]),
-            "trained": hours(rows.values()),
-            "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
-            "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",
+            "profiles": hours(profile["rows"], "seconds"),
+            "converged": hours(row for each in training["models"].values() for row in each),
+            "similar": hours([*cosines["rows"], *cosines["trained"].values()], "seconds"),
+            "trained": hours(rows.values(), "seconds"),
+            "ablations": hours([ablations["meta"]]),
+            "claims": hours(claims[name] for name in ("C48", "C49", "C50")),
         },
-        "claims": {
-            name.lower(): "\n> ".join(textwrap.wrap(claims[name]["truth"], 98)) for name in CLAIMS
-        },
+        "claims": {"c49": "\n> ".join(textwrap.wrap(claims["C49"]["truth"], 98))},
     }
     words = {f"{part}_{key}": text for part, facts in parts.items() for key, text in facts.items()}
     return TEXT.read_text().format(**words)

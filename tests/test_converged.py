@@ -12,6 +12,7 @@ import icl_krr as ik
 from benchmarks import converged, optimisers
 from benchmarks.soap import soap
 from icl_krr import experiments
+from icl_krr.training import loss_and_gradient
 
 SMALL = {"FIRST": 2, "STAGE": 4, "CHUNK": 2, "GROWTH": 8, "SMALL": 2, "LARGE": 3, "VALIDATION": 16}
 
@@ -132,9 +133,9 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
     before = (0, 1024, 8192, 16384, 49152, 65536, 81920, 98304)
     after = [1024, 2048, 16384, 32768, 65536, 81920, 98304, 114688]
     assert [*map(converged.next_end, before)] == after
-    rows = [{"step": 65536, "excess": 1.0}, {"step": 98304, "excess": 0.95}]
-    for last, ended in ((0.89, False), (0.91, True)):
-        assert converged.converged([*rows, {"step": 131072, "excess": last}]) == ended
+    rows = [{"step": at, "excess": e} for at, e in ((32768, 2.0), (65536, 1.0), (98304, 0.95))]
+    for last, step, ended in ((0.89, 131072, False), (0.91, 131072, True), (0.91, 147456, True)):
+        assert converged.converged([*rows, {"step": step, "excess": last}]) == ended
     assert not converged.converged(rows)
     rows = [{"step": 4, "excess": 1.0, "cpu_seconds": seconds} for seconds in (30.0, 31.0)]
     assert [converged.ended("one", rows, minutes) for minutes in (1.0, 1.1)] == [True, False]
@@ -166,7 +167,11 @@ def test_the_average_is_that_of_the_last_updates(small, monkeypatch, span, share
     family = experiments.family(small.task)
     first = experiments.blank(small, family)
     once, _ = converged.stage((first, first), family, 0, 0, 1)
-    twice, _ = converged.stage((first, first), family, 0, 0, 2)
+    twice, row = converged.stage((first, first), family, 0, 0, 2)
+    keys = (jax.random.fold_in(jax.random.key(0), count) for count in (0, 1))
+    drawn = (experiments.draw_tasks(key, 2, family) for key in keys)
+    losses = map(loss_and_gradient, (first, once[0]), drawn, ("every", "every"))
+    assert row["loss"] == pytest.approx(np.mean([loss for loss, _ in losses]), rel=1e-5)
     for one, two, mean in zip(*map(jax.tree.leaves, (once[0], *twice)), strict=True):
         np.testing.assert_allclose(mean, one + share * (two - one), atol=1e-7)
 

@@ -278,6 +278,10 @@ def test_what_the_tables_are_of():
     with SCALING_ROWS.open(newline="") as file:
         shipped = [float(row["excess"]) for row in csv.DictReader(file)]
     assert [row["excess"] for row in read("scaling")["models"]] == shipped
+    for row in read("trained")["models"].values():
+        assert row["untrained"] != row["model"] != row["shuffled"]
+    for row in read("probe-similarity")["trained"].values():
+        assert row["untrained"] != row["read"] != row["inputs"]
     for row in read("devices")["rows"]:
         assert row["sent"] == row["sent by formula"]
         assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}

@@ -22,7 +22,7 @@ from ..experiments._claims.tables import compute, table as table_of_claims
 from ..experiments._claims.verify import claims, verify_all
 from ..experiments._curves import curves
 from ..experiments._explorer import Explored, ExplorerConfig, explore
-from ..experiments._scaling import family_of, most_common, read_models
+from ..experiments._scaling import family_of, read_models, task_settings
 from ..experiments._shared.recipe import folder_of, holds_run, run_names
 from ..experiments._shared.rows import Rows, tidy
 from ..experiments._shared.runs import Run, load
@@ -130,10 +130,10 @@ def streams_section(run: Run, name: str, seed: int, show: _output.Show) -> Secti
 
 
 def scaling(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
-    show("effective dimensions")
-    models = read_models()
     show("solvers")
-    key, tasks = most_common(models), 64
+    models, tasks = read_models(), 64
+    keys = [task_settings(row) for row in models]
+    key = max(keys, key=keys.count)
     family = family_of(key, queries=8)
     solver_curves = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
     provenance = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"

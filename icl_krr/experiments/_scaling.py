@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +73,6 @@ def format_steps(one: dict[str, Any]) -> str:
         for part in ("steps", "from", "to")
     )
     return best if best == low == high else f"{best} ({low} to {high})"
-
-
-def most_common(models: Rows) -> tuple:
-    """The key of the tasks of most models."""
-    return Counter(map(task_settings, models)).most_common(1)[0][0]
 
 
 def last_stages(models: Rows) -> Rows:
