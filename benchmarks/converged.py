@@ -1,6 +1,6 @@
 """`python -m benchmarks.converged --models NAME`: train a decoder until more updates do not help.
 
-It takes `--minutes` at most. The same command goes on from the last stage in `benchmarks/runs`.
+No stage begins after `--minutes`. The same command goes on from the last one in `benchmarks/runs`.
 """
 
 import dataclasses
@@ -152,8 +152,10 @@ def next_end(before: int) -> int:
 
 def converged(rows: list[Row]) -> bool:
     """Whether the last doubling of the updates, or a little more, helped by less than a tenth."""
-    before = [row for row in rows if 2 * row["step"] <= rows[-1]["step"] > GROWTH]
-    return bool(before) and rows[-1]["excess"] > ENOUGH * before[-1]["excess"]
+    before = [row for row in rows if 2 * row["step"] <= rows[-1]["step"]]
+    if not before or rows[-1]["step"] <= GROWTH:
+        return False
+    return rows[-1]["excess"] > ENOUGH * before[-1]["excess"]
 
 
 def ended(name: str, rows: list[Row], minutes: float = MINUTES) -> bool:
@@ -265,8 +267,8 @@ the condition number 1, 10 or 100 (noise variance 0.003). SOAP, with a new state
 at most {STAGE} updates; batches of {SMALL} tasks, of {LARGE} after {GROWTH} updates. The model is
 a running average, two thirds of it from the last 15 % of the updates. "Excess": mean square of the
 difference from exact regression over the error of exact regression, at one query, on {VALIDATION}
-tasks. "No longer falls": the last doubling lowered it by less than a tenth; without that, training
-ends after {MINUTES} CPU minutes, in other depths after {GROWTH} updates.
+tasks. "No longer falls": the last doubling, or a little more, lowered it by less than a tenth.
+Else, no stage begins after {MINUTES} CPU minutes, and in other depths after {GROWTH} updates.
 """
 
 

@@ -42,13 +42,11 @@ with kernel width, ridge and step size fitted anew for every reading: {names}.
 - state, innovation: the nearest solver whose steps, or changes of steps, linear maps decode from
   the stream; a distance of 1 says nothing, 0.01 is close. use: the verdict of `identify_streams`
   with all its controls and, if a solver is left, a test whether the answer follows its steps.
-- filter: ridge and kernel width of the exact regression whose hat matrix is nearest to that of the
-  model's own prediction, over those of the tasks, and its distance.
+- exact regression, last layer: distance of the model's hat matrix from the nearest of any ridge.
 - Controls, with their distances in brackets: nulls that run no solver, a model of the same shape
   with random weights, and probes that are fitted to the outputs of other tasks ("shuffled").
 - A candidate that diverges or stays where it is has no distance. A probe reads every layer but the
-  last, where the model itself predicts; the last one, too, of random weights. "error / exact": of
-  the 64 tasks that are scored.
+  last, where the model itself predicts; the last one, too, of random weights.
 """
 
 

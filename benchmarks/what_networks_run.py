@@ -61,7 +61,7 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
-        "hidden": ratio(outcome_of(row) == "right" for row in hidden),
+        "hidden": ratio(outcome_of(row) in ("right", "close") for row in hidden),
         "known": str(len(constructed)),
         "plain": str(len(plain)),
         "distractors": str(len(strange)),
@@ -106,16 +106,16 @@ def verdicts(row: Row, cosines: Row) -> dict[str, tuple[str, bool]]:
     """The nearest solver by each reading of a stage, and whether it is nearer than all controls."""
     found = {}
     for how in HOWS:
-        said, *others = (row[whose][how] for whose in ("model", "untrained", "shuffled"))
-        limit = min(profiles.least(said, NULLS), *map(trained.nearest_far, others))
-        found[how] = said["nearest"], trained.nearest_far(said) < limit
+        one = row["model"][how]
+        found[how] = one["nearest"], trained.nearest_far(one) < profiles.least(one, NULLS)
     for reading, (part, space) in trained.SPACES.items():
         solver, size = trained.nearest(row[part], space)
         found[reading] = solver, size < trained.nearest_control(row, part, space)
     for role in similar.ROLES:
-        said = [cosines[key][role] for key in similar.NULLS.values()]
-        size, *others = (max(one["similarity"].values()) for one in said)
-        found[f"cosines, token of the {role}"] = said[0]["nearest"], size > max(others)
+        model, *controls = (cosines[key][role]["similarity"] for key in similar.NULLS.values())
+        solver = max(model, key=lambda name: model[name])
+        limit = max(size for control in controls for size in control.values())
+        found[f"cosines, token of the {role}"] = solver, model[solver] > limit
     return found
 
 
@@ -125,15 +125,14 @@ def names_table(rows: dict[str, Row], cosines: dict[str, Row]) -> Lines:
     for reading in next(iter(every.values())):
         cells = [reading]
         for family in ("-gp-", "-linear"):
-            names = Counter(said[reading][0] for name, said in every.items() if family in name)
+            names = Counter(one[reading][0] for name, one in every.items() if family in name)
             cells.append(", ".join(f"{name} {count}" for name, count in names.most_common()))
-        lines.append([*cells, ratio(said[reading][1] for said in every.values())])
+        lines.append([*cells, ratio(one[reading][1] for one in every.values())])
     return ["reading", "Gaussian processes", "linear functions", "nearer than all controls"], lines
 
 
 def trained_facts(rows: dict[str, Row], cosines: dict[str, Row]) -> dict[str, str]:
-    firsts, lasts = zip(*ends(rows), strict=True)
-
+    begun, done = ([rows[name] for name in names] for names in zip(*ends(rows), strict=True))
     facts: dict[str, Callable[[Row], float]] = {
         "error": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
         "later": lambda row: trained.nearest_far(row["model"][HOWS[2]]),
@@ -144,8 +143,8 @@ def trained_facts(rows: dict[str, Row], cosines: dict[str, Row]) -> dict[str, st
         "models": to_markdown(trained.models_table(at_ends(rows))),
         "names": to_markdown(names_table(rows, cosines)),
         "streams": ratio(row["streams"]["status"] in trained.NAMED for row in rows.values()),
-        **{f"{key}_begin": said(of(rows[name]) for name in firsts) for key, of in facts.items()},
-        **{f"{key}_end": said(of(rows[name]) for name in lasts) for key, of in facts.items()},
+        **{f"{key}_begin": said(map(fact, begun)) for key, fact in facts.items()},
+        **{f"{key}_end": said(map(fact, done)) for key, fact in facts.items()},
     }
 
 
@@ -161,7 +160,6 @@ def similar_facts(record: Row) -> dict[str, str]:
     return {
         "table": to_markdown(similar.known_table(rows)),
         "errors": to_markdown(similar.errors_table(mixed)),
-        "confusion": to_markdown(similar.confusion(rows, "query")),
         "inputs": to_markdown(similar.inputs_table(rows, ["query"])),
         **{role: right(role) for role in similar.ROLES},
     }

@@ -137,8 +137,8 @@ def test_training_ends_when_a_doubling_helps_by_less_than_a_tenth():
     for last, step, ended in ((0.89, 131072, False), (0.91, 131072, True), (0.91, 147456, True)):
         assert converged.converged([*rows, {"step": step, "excess": last}]) == ended
     assert not converged.converged(rows)
-    rows = [{"step": 4, "excess": 1.0, "cpu_seconds": seconds} for seconds in (30.0, 31.0)]
-    assert [converged.ended("one", rows, minutes) for minutes in (1.0, 1.1)] == [True, False]
+    rows = [{"step": 4, "excess": 1.0, "cpu_seconds": seconds} for seconds in (30.0, 36.0)]
+    assert [converged.ended("one", rows, minutes) for minutes in (1.1, 1.2)] == [True, False]
     slow = [{"step": step, "excess": 1.0, "cpu_seconds": 0.0} for step in (65536, 131072)]
     assert converged.ended("one", slow)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import mode
 from typing import Any, NamedTuple
 
 import jax
@@ -132,8 +133,7 @@ def streams_section(run: Run, name: str, seed: int, show: _output.Show) -> Secti
 def scaling(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
     show("solvers")
     models, tasks = read_models(), 64
-    keys = [task_settings(row) for row in models]
-    key = max(keys, key=keys.count)
+    key = mode(map(task_settings, models))
     family = family_of(key, queries=8)
     solver_curves = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
     provenance = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"
