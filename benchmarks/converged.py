@@ -1,6 +1,6 @@
 """`python -m benchmarks.converged --models NAME`: train a decoder until more updates do not help.
 
-No stage begins after `--minutes`. The same command goes on from the last one in `benchmarks/runs`.
+It begins no stage after `--minutes`, and goes on from the last stage in `benchmarks/runs`.
 """
 
 import dataclasses
@@ -153,9 +153,8 @@ def next_end(before: int) -> int:
 def converged(rows: list[Row]) -> bool:
     """Whether the last doubling of the updates, or a little more, helped by less than a tenth."""
     before = [row for row in rows if 2 * row["step"] <= rows[-1]["step"]]
-    if not before or rows[-1]["step"] <= GROWTH:
-        return False
-    return rows[-1]["excess"] > ENOUGH * before[-1]["excess"]
+    late = bool(before) and rows[-1]["step"] > GROWTH
+    return late and rows[-1]["excess"] > ENOUGH * before[-1]["excess"]
 
 
 def ended(name: str, rows: list[Row], minutes: float = MINUTES) -> bool:
@@ -268,7 +267,7 @@ at most {STAGE} updates; batches of {SMALL} tasks, of {LARGE} after {GROWTH} upd
 a running average, two thirds of it from the last 15 % of the updates. "Excess": mean square of the
 difference from exact regression over the error of exact regression, at one query, on {VALIDATION}
 tasks. "No longer falls": the last doubling, or a little more, lowered it by less than a tenth.
-Else, no stage begins after {MINUTES} CPU minutes, and in other depths after {GROWTH} updates.
+Training ends then, or after {MINUTES} CPU minutes, and in other depths after {GROWTH} updates.
 """
 
 

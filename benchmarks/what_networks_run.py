@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from benchmarks import converged, probe_similarity as similar, profiles, scaling, trained
@@ -83,7 +83,7 @@ def said(numbers: Iterable[float]) -> str:
 def converged_facts(models: dict[str, list[Row]], stages: Iterable[str]) -> dict[str, str]:
     """What the paragraphs on training say of the stages that are read."""
     rows = {f"{name}, {row['step']} updates": row for name in models for row in models[name]}
-    firsts, lasts = ([rows[name] for name in names] for names in zip(*ends(stages), strict=True))
+    firsts, lasts = rows_at_ends(rows, stages)
     return {
         "table": to_markdown(converged.table(models)),
         "begin": said(row["excess"] for row in firsts),
@@ -95,6 +95,11 @@ def ends(names: Iterable[str]) -> list[list[str]]:
     """The first and the last stage of each model."""
     stages = grouped(names, lambda name: name.partition(",")[0])
     return [[each[0], each[-1]] for each in stages.values()]
+
+
+def rows_at_ends(rows: dict[str, Row], names: Iterable[str]) -> Iterator[list[Row]]:
+    """The rows of the first stages of all models, then those of the last ones."""
+    return ([rows[name] for name in one] for one in zip(*ends(names), strict=True))
 
 
 def at_ends(rows: dict[str, Row]) -> dict[str, Row]:
@@ -112,10 +117,9 @@ def verdicts(row: Row, cosines: Row) -> dict[str, tuple[str, bool]]:
         solver, size = trained.nearest(row[part], space)
         found[reading] = solver, size < trained.nearest_control(row, part, space)
     for role in similar.ROLES:
-        model, *controls = (cosines[key][role]["similarity"] for key in similar.NULLS.values())
-        solver = max(model, key=lambda name: model[name])
-        limit = max(size for control in controls for size in control.values())
-        found[f"cosines, token of the {role}"] = solver, model[solver] > limit
+        model, *controls = (cosines[key][role] for key in similar.NULLS.values())
+        size, *others = (one["similarity"][one["nearest"]] for one in (model, *controls))
+        found[f"cosines, token of the {role}"] = model["nearest"], size > max(others)
     return found
 
 
@@ -132,7 +136,7 @@ def names_table(rows: dict[str, Row], cosines: dict[str, Row]) -> Lines:
 
 
 def trained_facts(rows: dict[str, Row], cosines: dict[str, Row]) -> dict[str, str]:
-    begun, done = ([rows[name] for name in names] for names in zip(*ends(rows), strict=True))
+    firsts, lasts = rows_at_ends(rows, rows)
     facts: dict[str, Callable[[Row], float]] = {
         "error": lambda row: trained.nearest_far(row["model"][HOWS[0]]),
         "later": lambda row: trained.nearest_far(row["model"][HOWS[2]]),
@@ -143,8 +147,8 @@ def trained_facts(rows: dict[str, Row], cosines: dict[str, Row]) -> dict[str, st
         "models": to_markdown(trained.models_table(at_ends(rows))),
         "names": to_markdown(names_table(rows, cosines)),
         "streams": ratio(row["streams"]["status"] in trained.NAMED for row in rows.values()),
-        **{f"{key}_begin": said(map(fact, begun)) for key, fact in facts.items()},
-        **{f"{key}_end": said(map(fact, done)) for key, fact in facts.items()},
+        **{f"{key}_begin": said(map(fact, firsts)) for key, fact in facts.items()},
+        **{f"{key}_end": said(map(fact, lasts)) for key, fact in facts.items()},
     }
 
 
